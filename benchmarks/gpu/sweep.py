@@ -31,7 +31,7 @@ from tuner.errors import DeployRefusedError
 from tuner.load.generators import Demand, choose
 from tuner.load.perf_analyzer import outputs
 from tuner.load.setup import Site
-from tuner.load.streams_load import Asked, streams_load
+from tuner.load.streams_load import StreamRequests, streams_load
 from tuner.machine.host import read_gpus
 from tuner.measurement.measurement import Arrivals, LoadPoint, Measurement
 from tuner.measurement.window import Window
@@ -119,7 +119,7 @@ def bed(given: argparse.Namespace) -> Iterator[Bed]:
 def loads(bed: Bed, levels: Sequence[int]) -> None:
     """Closed loops on each of `CONFIGS`."""
     workload = Workload(arrivals=ClosedArrivals(kind="closed", restarts=1))
-    asked = Asked(BERT.name, RandomInputs(kind="random", unique=500, int_range=(1, 999)))
+    asked = StreamRequests(BERT.name, RandomInputs(kind="random", unique=500, int_range=(1, 999)))
     for config in CONFIGS:
         bed.load(BERT.name, config.instances, config.batching)
         generator = streams_load(

@@ -26,7 +26,7 @@ import numpy as np
 from tuner.load.client.calls import calls_over
 from tuner.load.client.process import Loop, precise_loop
 from tuner.load.setup import LoadTarget, Site
-from tuner.load.streams_load import Asked, streams_load
+from tuner.load.streams_load import StreamRequests, streams_load
 from tuner.load.traffic.encoding import build
 from tuner.load.traffic.wire import Content, RequestForm
 from tuner.measurement.measurement import Arrivals, LoadPoint
@@ -113,7 +113,7 @@ def theirs(target: LoadTarget, rate: float, control: Control, directory: Path) -
     with perf_analyzer(None, os.environ) as program:
         site, streams = (
             Site(control, target.endpoints, program, directory),
-            {"answers": Asked("answers")},
+            {"answers": StreamRequests("answers")},
         )
         generator = streams_load(workload, streams, ["answers"], site)
         short_s, _ = spent_s(SHORT_S)

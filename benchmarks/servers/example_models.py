@@ -22,7 +22,7 @@ from google.protobuf import json_format, text_format
 from tritonclient.grpc import model_config_pb2
 
 from tuner.load.setup import Site
-from tuner.load.streams_load import Asked, streams_load
+from tuner.load.streams_load import StreamRequests, streams_load
 from tuner.measurement.measurement import Arrivals, LoadPoint
 from tuner.measurement.window import Window
 from tuner.server.binaries import perf_analyzer, tritonserver
@@ -93,7 +93,7 @@ def measure(model: str, server: ServerLauncher, levels: list[int], directory: Pa
         for name, fields in CONFIGS.items():
             control.load(model, config_json(model, fields), LOAD_DEADLINE_S)
             site = Site(control, running.endpoints, program, directory)
-            client = streams_load(load, {model: Asked(model, inputs)}, [model], site)
+            client = streams_load(load, {model: StreamRequests(model, inputs)}, [model], site)
             for level in levels:
                 m = client.measure(LoadPoint(Arrivals.CLOSED, level), WINDOW, seed=level)
                 latencies = f"{m.p50_latency_us / 1e3:.1f} | {m.p99_latency_us / 1e3:.1f}"

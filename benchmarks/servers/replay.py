@@ -21,9 +21,9 @@ import numpy as np
 from client_ceiling import serving
 
 from tuner.load.client.figures import Run
-from tuner.load.generators import OWN_CLIENT
+from tuner.load.generators import TUNE_CLIENT
 from tuner.load.setup import Site
-from tuner.load.streams_load import Asked, streams_load
+from tuner.load.streams_load import StreamRequests, streams_load
 from tuner.measurement.measurement import Arrivals, LoadPoint
 from tuner.measurement.window import EarlyEnd, Window
 from tuner.server.binaries import Installation, Origin
@@ -64,11 +64,11 @@ def main(paces: tuple[float, ...], share: float) -> None:
         rate = write_recording(path)
         program = Installation(Path(os.devnull), "none", Origin.PATH, dict(os.environ))
         site = Site(control, at, program, Path(name))
-        asked = {"answers": Asked("answers", RecordingInputs(kind="recording"))}
+        asked = {"answers": StreamRequests("answers", RecordingInputs(kind="recording"))}
         for pace in paces:
             arrivals = {"kind": "recording", "file": str(path), "pace": [pace]}
             workload = Workload.model_validate({"arrivals": arrivals})
-            load = streams_load(workload, asked, ["answers"], site, OWN_CLIENT)
+            load = streams_load(workload, asked, ["answers"], site, TUNE_CLIENT)
             seconds = share * LENGTH_S / pace
             window = Window(seconds, 0.5, 2 * seconds + 60.0, 0.5, ends_early=EarlyEnd.NEVER)
             found = load.measure(LoadPoint(Arrivals.RECORDING, pace * rate), window, 1)

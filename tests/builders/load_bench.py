@@ -14,9 +14,9 @@ import pytest
 from builders.load_repository import make_repository
 from pydantic import TypeAdapter
 
-from tuner.load.generators import OWN_CLIENT, PERF_ANALYZER, GeneratorKind
+from tuner.load.generators import PERF_ANALYZER, TUNE_CLIENT, GeneratorKind
 from tuner.load.setup import Site
-from tuner.load.streams_load import Asked, StreamsLoad, streams_load
+from tuner.load.streams_load import StreamRequests, StreamsLoad, streams_load
 from tuner.server.binaries import Installation, tritonserver
 from tuner.server.control import Control
 from tuner.server.server import Server
@@ -46,11 +46,14 @@ class Bench:
         carried = {
             name: workload.pop(name) for name in ("inputs", "batch_size") if name in workload
         }
-        asked = TypeAdapter(Asked).validate_python({"model": model, **carried})
+        asked = TypeAdapter(StreamRequests).validate_python({"model": model, **carried})
         return self.streams({model: asked}, kind, **workload)
 
     def streams(
-        self, asked: Mapping[str, Asked], kind: GeneratorKind = OWN_CLIENT, **workload: Any
+        self,
+        asked: Mapping[str, StreamRequests],
+        kind: GeneratorKind = TUNE_CLIENT,
+        **workload: Any,
     ) -> StreamsLoad:
         models = [stream.model for stream in asked.values()]
         return streams_load(

@@ -150,7 +150,7 @@ def first_calls() -> dict[str, Case]:
     said: dict[str, Callable[[], str]] = {
         "sizes that are slow at first": lambda: FirstCalls("m", slow).slow,
         "two sizes that are slow at first": lambda: FirstCalls("m", some).slow,
-        "sizes that are not asked": lambda: FirstCalls("m", {}, (6, 7)).not_asked,
+        "sizes that are not asked": lambda: FirstCalls("m", {}, (6, 7)).skipped,
         "a warm-up that helps": lambda: helps.sentence,
         "a warm-up that does not help": lambda: replace(helps, first_warm_s=0.5).sentence,
         "a warm-up that a config is given as a comment": lambda: propose('name: "m"\n', helps),

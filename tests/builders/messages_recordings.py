@@ -13,7 +13,7 @@ from tuner.load.traffic.encoding import TensorShape
 from tuner.load.traffic.recordings.access_log import LogColumns, requests_of_log
 from tuner.load.traffic.recordings.contents import RecordedContents
 from tuner.load.traffic.recordings.lines import RecordedStream, read_recording, streams_of
-from tuner.load.traffic.recordings.making import FoundRequest, Making, make_recording
+from tuner.load.traffic.recordings.making import LoggedRequest, Making, make_recording
 from tuner.load.traffic.recordings.triton_trace import requests_of_trace
 from tuner.spec.workload import RecordingInputs
 
@@ -189,7 +189,7 @@ def not_made() -> dict[str, Case]:
     def made(name: str) -> Case:
         def make(here: Path) -> None:
             (here / "old").touch()
-            make_recording([FoundRequest(1.0, {})], here / name, Making())
+            make_recording([LoggedRequest(1.0, {})], here / name, Making())
 
         return make
 

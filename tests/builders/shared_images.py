@@ -15,9 +15,9 @@ from typing import Any
 from builders.model_files import write_model
 from pydantic import TypeAdapter
 
-from tuner.load.generators import OWN_CLIENT
+from tuner.load.generators import TUNE_CLIENT
 from tuner.load.setup import Site
-from tuner.load.streams_load import Asked, StreamsLoad, streams_load
+from tuner.load.streams_load import StreamRequests, StreamsLoad, streams_load
 from tuner.measurement.measurement import Arrivals, LoadPoint
 from tuner.measurement.window import Window
 from tuner.server.binaries import Installation, Origin, tritonserver
@@ -70,9 +70,11 @@ def serving_images(directory: Path, *models: str) -> Iterator[tuple[int, Site]]:
 
 def images_on(site: Site, model: str, protocol: str = "grpc", **asked: Any) -> StreamsLoad:
     inputs = {"kind": "random", "unique": 4}
-    stream = TypeAdapter(Asked).validate_python({"model": model, "inputs": inputs, **asked})
+    stream = TypeAdapter(StreamRequests).validate_python(
+        {"model": model, "inputs": inputs, **asked}
+    )
     workload = Workload.model_validate({"protocol": protocol})
-    return streams_load(workload, {model: stream}, [model], site, OWN_CLIENT)
+    return streams_load(workload, {model: stream}, [model], site, TUNE_CLIENT)
 
 
 def main(directory: Path) -> None:

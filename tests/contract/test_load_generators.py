@@ -13,9 +13,9 @@ import pytest
 from builders.load_repository import make_repository
 
 from tuner.errors import LoadFailedError, ServerGoneError
-from tuner.load.generators import OWN_CLIENT, PERF_ANALYZER, LoadGenerator
+from tuner.load.generators import PERF_ANALYZER, TUNE_CLIENT, LoadGenerator
 from tuner.load.setup import Site
-from tuner.load.streams_load import Asked, streams_load
+from tuner.load.streams_load import StreamRequests, streams_load
 from tuner.measurement.measurement import Arrivals, LoadPoint, Measurement
 from tuner.measurement.window import Window
 from tuner.server.binaries import perf_analyzer, tritonserver
@@ -39,7 +39,7 @@ class Case:
     server_pid: int
 
 
-@pytest.fixture(scope="module", params=[PERF_ANALYZER, OWN_CLIENT], ids=["perf_analyzer", "own"])
+@pytest.fixture(scope="module", params=[PERF_ANALYZER, TUNE_CLIENT], ids=["perf_analyzer", "own"])
 def case(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Case]:
@@ -53,7 +53,7 @@ def case(
     ):
         control.load("plain", None, 60.0)
         site = Site(control, server.endpoints, program, directory)
-        asked = {"plain": Asked("plain")}
+        asked = {"plain": StreamRequests("plain")}
         generator = streams_load(Workload(), asked, ["plain"], site, request.param)
         yield Case(generator, server.pid)
 

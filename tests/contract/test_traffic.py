@@ -19,9 +19,9 @@ from builders.load_repository import make_repository
 from builders.toy_traffic import COPIES, WARNING, Twins
 
 import tuner
-from tuner.load.generators import OWN_CLIENT
+from tuner.load.generators import TUNE_CLIENT
 from tuner.load.setup import LoadTarget, ShapedInputs, Stream, schedule
-from tuner.load.streams_load import Asked
+from tuner.load.streams_load import StreamRequests
 from tuner.load.traffic.decoupled.kind import Decoupled
 from tuner.load.traffic.kind import Traffic
 from tuner.load.traffic.kinds import TRAFFIC, traffic_of
@@ -151,7 +151,7 @@ def test_a_kind_that_tune_does_not_know_is_measured_on_a_real_server(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(TRAFFIC, "twins", Twins)
-    found = bench.streams({"plain": Asked("plain")}, OWN_CLIENT).measure(LOAD, WINDOW, 1)
+    found = bench.streams({"plain": StreamRequests("plain")}, TUNE_CLIENT).measure(LOAD, WINDOW, 1)
     assert found.completed_count == pytest.approx(LOAD.level * WINDOW.duration_s, rel=0.1)
     assert found.throughput_infer_per_s == pytest.approx(COPIES * LOAD.level, rel=0.1)
     assert found.server is not None

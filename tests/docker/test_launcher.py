@@ -21,7 +21,7 @@ from builders.serving import write_models
 from builders.triton_repository import make_repository
 
 from tuner.errors import EnvironmentNotReadyError, ServerGoneError
-from tuner.load.watch.machine import OwnProcesses
+from tuner.load.watch.machine import TunerProcesses
 from tuner.machine.process import is_inside
 from tuner.modelconfig.files import read_model
 from tuner.server.control import Control
@@ -132,7 +132,7 @@ def test_processes_of_the_launched_container_are_distinguished_from_others(
         inside = [psutil.Process(pid).name() for pid in psutil.pids() if is_inside(pid)]
         assert any(name.startswith("triton") for name in inside)
         assert not is_inside(os.getpid())
-        assert OwnProcesses(containers=True).cpu_s() is not None
+        assert TunerProcesses(containers=True).cpu_s() is not None
 
 
 @pytest.mark.parametrize("network", Network)

@@ -10,9 +10,9 @@ import pytest
 from builders.e2e_workplace import MODEL, Workplace
 from builders.newer_triton import CERTIFICATES
 
-from tuner.load.generators import OWN_CLIENT, PERF_ANALYZER, GeneratorKind
+from tuner.load.generators import PERF_ANALYZER, TUNE_CLIENT, GeneratorKind
 from tuner.load.setup import Site
-from tuner.load.streams_load import Asked, streams_load
+from tuner.load.streams_load import StreamRequests, streams_load
 from tuner.measurement.measurement import Arrivals, LoadPoint
 from tuner.measurement.window import Window
 from tuner.server.binaries import perf_analyzer, tritonserver
@@ -83,7 +83,7 @@ def test_protected_server_is_tuned_and_its_key_appears_nowhere(
     assert len(written) > 10
 
 
-@pytest.mark.parametrize("kind", [PERF_ANALYZER, OWN_CLIENT], ids=lambda kind: kind.name)
+@pytest.mark.parametrize("kind", [PERF_ANALYZER, TUNE_CLIENT], ids=lambda kind: kind.name)
 def test_load_is_put_on_it_over_tls(workplace: Workplace, kind: GeneratorKind) -> None:
     with (
         tritonserver(None, os.environ) as installation,
@@ -96,7 +96,7 @@ def test_load_is_put_on_it_over_tls(workplace: Workplace, kind: GeneratorKind) -
         with Control(endpoints) as control:
             control.load(MODEL, None, 60.0)
             site = Site(control, endpoints, program, workplace.directory)
-            load = streams_load(Workload(), {MODEL: Asked(MODEL)}, [MODEL], site, kind)
+            load = streams_load(Workload(), {MODEL: StreamRequests(MODEL)}, [MODEL], site, kind)
             measured = load.measure(LoadPoint(Arrivals.CLOSED, 2.0), Window(1.0, 0.2, 60.0), seed=1)
     assert measured.throughput_infer_per_s > 10
     assert ("--ssl-grpc-use-ssl" in measured.command) == (kind is PERF_ANALYZER)

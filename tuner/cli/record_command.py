@@ -14,7 +14,7 @@ from tuner.cli.terminal import say, say_notes
 from tuner.errors import SpecError
 
 if TYPE_CHECKING:
-    from tuner.load.traffic.recordings.making import FoundRequest
+    from tuner.load.traffic.recordings.making import LoggedRequest
 
 
 def _shapes(
@@ -174,7 +174,7 @@ def _repeats(recording: Path) -> Iterator[str]:
 
 def _of_inputs(
     files: tuple[Path, ...], rate: float | None, intervals: Path | None
-) -> Iterator[FoundRequest]:
+) -> Iterator[LoggedRequest]:
     """Entries one after the other, at a steady rate or by gaps."""
     from tuner.load.traffic.arrivals import read_trace
     from tuner.load.traffic.recordings.making import entries_at

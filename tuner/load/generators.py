@@ -86,8 +86,8 @@ def export_bytes(config: Any, shapes: Mapping[str, Sequence[int]]) -> int:
     variable = max((d for shape in shapes.values() for d in shape), default=_VARIABLE)
 
     def size(tensor: Any) -> int:
-        own = shapes.get(tensor.name) or tensor.dims
-        elements = math.prod(variable if d < 0 else d for d in own)
+        dims = shapes.get(tensor.name) or tensor.dims
+        elements = math.prod(variable if d < 0 else d for d in dims)
         text = enum_name(tensor, "data_type") == "TYPE_STRING"
         return elements * (_STRING_BYTES if text else _NUMBER_BYTES)
 
@@ -114,16 +114,16 @@ def _perf_analyzer(setup: Setup) -> LoadGenerator:
     return PerfAnalyzer(**vars(setup))
 
 
-def _own_client(setup: Setup) -> LoadGenerator:
+def _tune_client(setup: Setup) -> LoadGenerator:
     from tuner.load.client.generator import OpenClient
 
     return OpenClient(**vars(setup))
 
 
 PERF_ANALYZER = GeneratorKind("perf_analyzer", "perf_analyzer", _why_not, _perf_analyzer)
-OWN_CLIENT = GeneratorKind("tune", "tune's own client", lambda _: "", _own_client)
+TUNE_CLIENT = GeneratorKind("tune", "tune's own client", lambda _: "", _tune_client)
 #: The first that can measure a run does; the last one always can.
-GENERATORS = (PERF_ANALYZER, OWN_CLIENT)
+GENERATORS = (PERF_ANALYZER, TUNE_CLIENT)
 
 
 @dataclass(frozen=True)

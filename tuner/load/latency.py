@@ -130,7 +130,7 @@ def observe_open(
     sent_s = (requests.sent_ns - begin_ns) / 1e9
     lag_us = 1e6 * (sent_s - due_s[:count])
     # under an overload few requests due inside are answered: then all of them judge the sends
-    told = inside[:count] if inside[:count].sum() >= _ENOUGH_SENDS else slice(None)
+    counted = inside[:count] if inside[:count].sum() >= _ENOUGH_SENDS else slice(None)
     counts = inside | ~within(due_s, (window.span_s,))
     ends_s = np.append(answered_s, np.full(due_s.size - count, np.inf))
     by_due = np.flatnonzero(inside)[np.argsort(due_s[inside], kind="stable")]
@@ -143,9 +143,9 @@ def observe_open(
         sent=int(within(sent_s, quiet).sum()) + unanswered,
         in_flight_s=_overlap_s(due_s[counts], ends_s[counts], quiet),
         unanswered_count=unanswered,
-        late_sends=float((lag_us[told] > LATE_US).mean()) if count else None,
+        late_sends=float((lag_us[counted] > LATE_US).mean()) if count else None,
         due_per_s=float(inside.sum()) / seconds_of(quiet),
-        send_lag_p99_us=percentile(np.sort(lag_us[told]), 0.99) if count else None,
+        send_lag_p99_us=percentile(np.sort(lag_us[counted]), 0.99) if count else None,
         by_arrival_us=by_arrival[1][within(by_arrival[0], quiet)],
         all_by_arrival_us=None if quiet == (window.span_s,) else by_arrival[1],
         outside_gaps_us=_outside_gaps(due_s, latency_us, inside),
@@ -213,8 +213,8 @@ def _slices(
     due, answered, refused = (np.histogram(m, edges)[0] / window.slice_s for m in moments)
     slices = []
     for k, start in enumerate(edges[:-1]):
-        own = np.sort(latency_us[(due_s >= start) & (due_s < edges[k + 1])])
-        p99 = percentile(own, 0.99) if own.size else None
+        of_slice = np.sort(latency_us[(due_s >= start) & (due_s < edges[k + 1])])
+        p99 = percentile(of_slice, 0.99) if of_slice.size else None
         rates = (float(due[k]), float(answered[k]))
         slices.append(Slice(float(start), *rates, p99, float(refused[k])))
     return tuple(slices)
@@ -373,10 +373,10 @@ def seconds_of(spans: Iterable[Span]) -> float:
 
 def within(moments_s: Values, spans: Sequence[Span]) -> npt.NDArray[np.bool_]:
     """Which moments are in one of the spans."""
-    found = np.zeros(moments_s.size, dtype=bool)
+    inside = np.zeros(moments_s.size, dtype=bool)
     for start, end in spans:
-        found |= (moments_s >= start) & (moments_s < end)
-    return found
+        inside |= (moments_s >= start) & (moments_s < end)
+    return inside
 
 
 def on_one_clock(moments_s: Values, spans: Sequence[Span]) -> Values:

@@ -53,16 +53,16 @@ def combine(starts: Sequence[Measurement], bounds: Sequence[LatencyBound] = ()) 
     """
     latencies = [m.latencies_us for m in starts if m.latencies_us is not None]
     assert len(latencies) == len(starts)  # no generator measures without them
-    whole = replace(
+    combined = replace(
         starts[0],
         **{name: sum(getattr(m, name) for m in starts) for name in _ADDED_UP},
         **{name: _known(fmean, [getattr(m, name) for m in starts]) for name in _AVERAGED},
         **latency_figures(np.sort(np.concatenate(latencies))),
         server=_server([m.server for m in starts]),
         models={
-            name: own
+            name: statistics
             for name in starts[0].models
-            if (own := _server([m.models.get(name) for m in starts]))
+            if (statistics := _server([m.models.get(name) for m in starts]))
         },
         streams=_each([m.streams for m in starts], bounds),
         shapes={n: replace(m, warnings=()) for n, m in _each([m.shapes for m in starts]).items()},
@@ -74,12 +74,12 @@ def combine(starts: Sequence[Measurement], bounds: Sequence[LatencyBound] = ()) 
         warnings=(),
     )
     said = [w for m in starts for w in m.warnings if w not in warnings_about(m, bounds)]
-    told = (*dict.fromkeys(said), *_spread(whole), *warnings_about(whole, bounds))
-    return replace(whole, warnings=told)
+    warnings = (*dict.fromkeys(said), *_spread(combined), *warnings_about(combined, bounds))
+    return replace(combined, warnings=warnings)
 
 
-def _spread(whole: Measurement) -> tuple[str, ...]:
-    rates = [start.throughput_infer_per_s for start in whole.restarts]
+def _spread(combined: Measurement) -> tuple[str, ...]:
+    rates = [start.throughput_infer_per_s for start in combined.restarts]
     low, high = min(rates), max(rates)
     if high <= low * (1.0 + SPREAD):
         return ()
@@ -91,11 +91,11 @@ def _each(
     starts: Sequence[Mapping[str, Measurement]], bounds: Sequence[LatencyBound] = ()
 ) -> dict[str, Measurement]:
     """The measurements of each stream, or each shape, that was there in every start."""
-    found = {name: [start.get(name) for start in starts] for name in starts[0]}
+    by_name = {name: [start.get(name) for start in starts] for name in starts[0]}
     return {
-        name: combine([m for m in own if m], [b for b in bounds if b.stream == name])
-        for name, own in found.items()
-        if None not in own
+        name: combine([m for m in measurements if m], [b for b in bounds if b.stream == name])
+        for name, measurements in by_name.items()
+        if None not in measurements
     }
 
 
@@ -103,40 +103,40 @@ def _failures(
     parts: Sequence[Mapping[FailureReason, Failures]],
 ) -> dict[FailureReason, Failures]:
     """Counts added up; of how late failures came the worst start's."""
-    found = {r: [part[r] for part in parts if r in part] for r in FailureReason}
+    by_reason = {r: [part[r] for part in parts if r in part] for r in FailureReason}
     return {
         reason: Failures(
-            sum(own.count for own in starts),
-            max(own.p50_told_us for own in starts),
-            max(own.p99_told_us for own in starts),
+            sum(failures.count for failures in starts),
+            max(failures.p50_told_us for failures in starts),
+            max(failures.p99_told_us for failures in starts),
         )
-        for reason, starts in found.items()
+        for reason, starts in by_reason.items()
         if starts
     }
 
 
 def _server(parts: Sequence[ServerStatistics | None]) -> ServerStatistics | None:
     """Counts added up, times weighted by the requests they are per."""
-    found = [part for part in parts if part is not None]
-    if len(found) < len(parts):
+    known = [part for part in parts if part is not None]
+    if len(known) < len(parts):
         return None
     counts = {
-        field.name: sum(getattr(part, field.name) for part in found)
+        field.name: sum(getattr(part, field.name) for part in known)
         for field in fields(ServerStatistics)
         if field.name.endswith("_count")
     }
-    computed = [max(p.success_count - p.cache_hit_count, 0) for p in found]
+    computed = [max(p.success_count - p.cache_hit_count, 0) for p in known]
 
     def compute_us(name: str) -> float:
-        return _weighted([getattr(part, name) for part in found], computed)
+        return _weighted([getattr(part, name) for part in known], computed)
 
     batches: dict[int, tuple[int, int]] = {}
-    for size, executions, total_ns in (row for part in found for row in part.batch_stats):
+    for size, executions, total_ns in (row for part in known for row in part.batch_stats):
         before = batches.get(size, (0, 0))
         batches[size] = (before[0] + executions, before[1] + total_ns)
     return ServerStatistics(
         **counts,
-        queue_us=_weighted([p.queue_us for p in found], [p.success_count for p in found]),
+        queue_us=_weighted([p.queue_us for p in known], [p.success_count for p in known]),
         compute_input_us=compute_us("compute_input_us"),
         compute_infer_us=compute_us("compute_infer_us"),
         compute_output_us=compute_us("compute_output_us"),

@@ -125,8 +125,8 @@ class Stream:
         turns = evenly([shape.share for shape in self.shapes], count)[:count]
         of_each = np.bincount(turns, minlength=len(self.shapes)).tolist()
         built = [
-            build(shape.inputs.first(max(own, 1) * self.form.batch_size), self.form, own)
-            for shape, own in zip(self.shapes, of_each, strict=True)
+            build(shape.inputs.first(max(steps, 1) * self.form.batch_size), self.form, steps)
+            for shape, steps in zip(self.shapes, of_each, strict=True)
         ]
         made = built[0] if len(built) == 1 else in_order(built, turns)
         return self.form.alone(made)
@@ -202,10 +202,10 @@ class Setup:
         """Adds what the server counted meanwhile, of each stream too, and what the machine did."""
         samples = watched.between(observed.start_ns, observed.end_ns)
         counted = server_statistics(samples, self.models)
-        asked = {stream.name: stream.target.model for stream in self.streams}
-        model, *others = {*asked.values()}
+        models = {stream.name: stream.target.model for stream in self.streams}
+        model, *others = {*models.values()}
         streams = {
-            name: replace(part, server=counted.get(asked[name]))
+            name: replace(part, server=counted.get(models[name]))
             for name, part in result.streams.items()
         }
         return replace(
@@ -286,8 +286,8 @@ def _independent(
 ) -> Schedule:
     times = list[Times]()
     for stream in streams:
-        own = seeds.of_stream(seed, stream.name, streams)
-        due_s = arrivals_of(stream.load(load), spans_of(window), own, shape)
+        stream_seed = seeds.of_stream(seed, stream.name, streams)
+        due_s = arrivals_of(stream.load(load), spans_of(window), stream_seed, shape)
         times.append(due_s[due_s < window.total_s])
     return on_one_clock(times)
 
@@ -300,7 +300,7 @@ def on_one_clock(
     ``numbers``, ``entries``: the sequence of each and its place in a file of them, by stream.
     """
     due_s = np.concatenate(times)
-    order = np.repeat(np.arange(len(times)), [own.size for own in times])
+    order = np.repeat(np.arange(len(times)), [times_of.size for times_of in times])
     by_time = np.argsort(due_s, kind="stable")
     sequences = np.concatenate(numbers)[by_time] if numbers else None
     lines = np.concatenate(entries)[by_time] if entries else None

@@ -44,7 +44,7 @@ from tuner.spec.workload import (
 
 
 @dataclass(frozen=True)
-class Asked:
+class StreamRequests:
     """What a stream asks; see `tuner.load.setup.Stream`."""
 
     model: str
@@ -57,11 +57,13 @@ class Asked:
     within_s: float = math.inf
 
 
-def asked_of(spec: Spec, varied: Mapping[str, tuple[str, ...]] | None = None) -> dict[str, Asked]:
+def stream_requests(
+    spec: Spec, varied: Mapping[str, tuple[str, ...]] | None = None
+) -> dict[str, StreamRequests]:
     """What each stream of a spec asks; ``varied``: of each model that may use a cache."""
     shares = spec.shares
     return {
-        name: Asked(
+        name: StreamRequests(
             stream.model,
             stream.inputs,
             stream.batch_size,
@@ -101,8 +103,8 @@ class StreamsLoad:
         part = replace(window, duration_s=part_s(window.duration_s, self.starts))
         starts: list[Measurement] = []
         while len(starts) < self.starts:
-            own = seeds.of_start(seed, len(starts))
-            starts.append(self.generator.measure(load, part, own))
+            start_seed = seeds.of_start(seed, len(starts))
+            starts.append(self.generator.measure(load, part, start_seed))
         return combine(starts, window.bounds)
 
     def answers(self) -> Mapping[str, ConfigAnswers]:
@@ -122,27 +124,27 @@ class StreamsLoad:
     def seconds_for(self, count: int, patience_s: float) -> float | None:
         """Sends requests at once, from each stream its share; see `probes.preparing`."""
         turns = in_turn(self.setup.streams, count).tolist()
-        asked = [(stream, turns.count(k)) for k, stream in enumerate(self.setup.streams)]
-        return seconds_for(asked, patience_s)
+        wanted = [(stream, turns.count(k)) for k, stream in enumerate(self.setup.streams)]
+        return seconds_for(wanted, patience_s)
 
     def seconds_alone(self, patience_s: float) -> Mapping[str, float] | None:
         """One request of each stream by itself, and the mean of a mix as `""`."""
-        found: dict[str, float] = {}
+        seconds: dict[str, float] = {}
         for stream in self.setup.streams:
             took_s = seconds_for([(stream, 1)], patience_s)
             if took_s is None:
                 return None
-            found[stream.name] = took_s
-        mean_s = sum(s.share * found[s.name] for s in self.setup.streams if not s.background)
-        return {**found, "": mean_s}
+            seconds[stream.name] = took_s
+        mean_s = sum(s.share * seconds[s.name] for s in self.setup.streams if not s.background)
+        return {**seconds, "": mean_s}
 
     def ask_alone(self, stream: str, patience_s: float) -> LoneRequests | None:
         """Requests of a stream, one at a time; None where no queue policy refuses any."""
         configs = map(self.setup.site.control.running_config, self.setup.models)
         if not any(map(may_reject, configs)):
             return None
-        own = next(s for s in self.setup.streams if stream in ("", s.name))
-        return ask_alone(own, patience_s)
+        of_name = next(s for s in self.setup.streams if stream in ("", s.name))
+        return ask_alone(of_name, patience_s)
 
     def fill(self, seed: int, size: int | None) -> Filling:
         """Fills an empty cache of this size in bytes; see `probes.preparing.fill`.
@@ -159,7 +161,7 @@ class StreamsLoad:
 
 def streams_load(
     workload: Workload,
-    streams: Mapping[str, Asked],
+    streams: Mapping[str, StreamRequests],
     served: Iterable[str],
     site: Site,
     kind: GeneratorKind = GENERATORS[0],
@@ -173,36 +175,38 @@ def streams_load(
         SpecError: The inputs do not fit a model's.
     """
     arrivals = workload.arrivals
-    traffic = recorded_traffic(arrivals, {name: own.model for name, own in streams.items()})
-    asked = tuple(
-        _stream(name, own, workload.protocol, site, traffic.of(number) if traffic else None)
-        for number, (name, own) in enumerate(streams.items())
+    traffic = recorded_traffic(
+        arrivals, {name: requests.model for name, requests in streams.items()}
     )
-    kinds = traffic_of(workload, asked)
-    setup = Setup(site, asked, tuple(served), shape_of(arrivals), kinds)
+    prepared = tuple(
+        _stream(name, requests, workload.protocol, site, traffic.of(number) if traffic else None)
+        for number, (name, requests) in enumerate(streams.items())
+    )
+    kinds = traffic_of(workload, prepared)
+    setup = Setup(site, prepared, tuple(served), shape_of(arrivals), kinds)
     starts = arrivals.restarts if isinstance(arrivals, ClosedArrivals) else 1
     return StreamsLoad(kind.make(setup), starts, setup)
 
 
 def _stream(
     name: str,
-    asked: Asked,
+    requests: StreamRequests,
     protocol: Protocol,
     site: Site,
     recorded: RecordedStream | None,
 ) -> Stream:
-    control, model = site.control, asked.model
+    control, model = site.control, requests.model
     config = control.running_config(model)
     streamed = config.model_transaction_policy.decoupled
     ids = ids_for(_answering(control, model))
-    target = LoadTarget(model, site.endpoints, protocol, asked.batch_size, streamed)
-    if isinstance(asked.inputs, RecordingInputs):
+    target = LoadTarget(model, site.endpoints, protocol, requests.batch_size, streamed)
+    if isinstance(requests.inputs, RecordingInputs):
         assert recorded is not None  # the spec is refused
-        shapes = tuple(shaped_contents(asked.inputs, recorded, inputs_of(config)))
+        shapes = tuple(shaped_contents(requests.inputs, recorded, inputs_of(config)))
     elif (
         ids
-        and isinstance(asked.inputs, FileInputs)
-        and (contents := sequence_contents(asked.inputs, inputs_of(config)))
+        and isinstance(requests.inputs, FileInputs)
+        and (contents := sequence_contents(requests.inputs, inputs_of(config)))
     ):
         shapes = (ShapedInputs(contents),)
     else:
@@ -216,14 +220,14 @@ def _stream(
                 shape_name,
                 share,
             )
-            for inputs, tensors, shape_name, share in _shaped(asked.inputs, model, config)
+            for inputs, tensors, shape_name, share in _shaped(requests.inputs, model, config)
         )
     form = RequestForm(
         model=model,
         datatypes={t.name: t.datatype for t in inputs_of(config)},
         batched=config.max_batch_size > 0,
-        batch_size=asked.batch_size,
-        priority=asked.priority,
+        batch_size=requests.batch_size,
+        priority=requests.priority,
         sequence_ids=ids,
     )
     return Stream(
@@ -231,10 +235,10 @@ def _stream(
         target,
         form,
         shapes,
-        asked.share,
-        asked.rate_per_s,
-        asked.varied,
-        asked.within_s,
+        requests.share,
+        requests.rate_per_s,
+        requests.varied,
+        requests.within_s,
     )
 
 
@@ -258,5 +262,5 @@ def _shaped(
         return
     for shape in inputs.request_shapes:
         unique = None if inputs.unique is None else max(round(inputs.unique * shape.share), 1)
-        own = inputs.model_copy(update={"unique": unique})
-        yield own, resolve(model, config, shape.dims), shape.name, shape.share
+        changed = inputs.model_copy(update={"unique": unique})
+        yield changed, resolve(model, config, shape.dims), shape.name, shape.share

@@ -45,11 +45,11 @@ def warnings_about(
         *_client_heavy(measurement),
         *(
             of_stream(name, sentence)
-            for name, own in (measurement.streams or {"": measurement}).items()
+            for name, part in (measurement.streams or {"": measurement}).items()
             for sentence in (
-                *_sample_small(own, [bound for bound in bounds if bound.holds_for(name)]),
-                *_unanswered(own),
-                *_littles_law(own),
+                *_sample_small(part, [bound for bound in bounds if bound.holds_for(name)]),
+                *_unanswered(part),
+                *_littles_law(part),
             )
         ),
     )
@@ -114,25 +114,25 @@ def refuse_failures(
         LoadFailedError: A queue policy refused requests.
     """
     count = after.fail_count - before.fail_count
-    asked = count + after.success_count - before.success_count
+    sent_count = count + after.success_count - before.success_count
     words = [word for word in answered if refusal_in(word) is None]
     if answered and not words:
         raise LoadFailedError(f"a queue policy refused requests: {answered[-1]}")
     said = "; ".join(dict.fromkeys(words))
     if count <= 0 and said:
-        raise answered_with_errors(len(words), asked, said, at_least=True)
+        raise answered_with_errors(len(words), sent_count, said, at_least=True)
     if count > 0 and ((said := said or logged()) or not dropped):
-        facts: dict[str, Fact] = {"failed_count": count, "request_count": asked, "words": said}
+        facts: dict[str, Fact] = {"failed_count": count, "request_count": sent_count, "words": said}
         raise failed(ModelFailsError, Reason(ReasonKind.MODEL_FAILED_REQUESTS, facts=facts))
 
 
 def answered_with_errors(
-    count: int, asked: int, words: str, *, at_least: bool = False
+    count: int, sent_count: int, words: str, *, at_least: bool = False
 ) -> ModelFailsError:
     """The error for requests that a model answered with an error, in its own words."""
     facts: dict[str, Fact] = {
         "failed_count": count,
-        "request_count": asked,
+        "request_count": sent_count,
         "at_least": at_least,
         "words": words,
     }
@@ -174,11 +174,11 @@ def client_cost(
     """
     tightest_s = min((bound.within_s for bound in bounds), default=math.inf)
     parts = {"the tightest latency SLO": request_s / tightest_s, count_text(cores, "core"): share}
-    told = [f"{part:.0%} of {what}" for what, part in parts.items() if part > COSTLY]
-    if told:
+    shares = [f"{part:.0%} of {what}" for what, part in parts.items() if part > COSTLY]
+    if shares:
         yield (
             f"The load generator itself took {digits(1e3 * request_s, 2)} ms of CPU for a request: "
-            f"{' and '.join(told)}."
+            f"{' and '.join(shares)}."
         )
 
 
@@ -199,10 +199,10 @@ def _throttled(host: HostUse) -> Iterator[str]:
 def _client_behind(m: Measurement) -> Iterator[str]:
     for late in _sent_late(m):
         yield f"The load generator could not keep up: {late}."
-    asked = _sent_too_little(m)
-    if asked is not None:
+    due_per_s = _sent_too_little(m)
+    if due_per_s is not None:
         yield (
-            f"The load generator could not keep up: it sent {_sent(m)} of {digits(asked, 4)} "
+            f"The load generator could not keep up: it sent {_sent(m)} of {digits(due_per_s, 4)} "
             "requests per second."
         )
 
@@ -221,22 +221,22 @@ def _sent(m: Measurement) -> str:
 
 def _sent_late(m: Measurement) -> Iterator[str]:
     """In a mix, the streams whose latencies are the client's own."""
-    for own in m.streams.values() or (m,):
-        if own.late_sends is not None and own.late_sends > _LATE_SENDS and _lag_matters(own):
-            late = f"{own.late_sends:.0%} of the requests were sent more than 1 ms late"
-            lag_us = own.send_lag_p99_us
+    for part in m.streams.values() or (m,):
+        if part.late_sends is not None and part.late_sends > _LATE_SENDS and _lag_matters(part):
+            late = f"{part.late_sends:.0%} of the requests were sent more than 1 ms late"
+            lag_us = part.send_lag_p99_us
             yield late if lag_us is None else f"{late}, 1% by {digits(lag_us / 1e3)} ms or more"
             return
 
 
 def _sent_too_little(m: Measurement) -> float | None:
     """The requests per second that were asked for, where clearly less was sent."""
-    asked = m.due_per_s
-    if asked is None and m.load.arrivals in (Arrivals.POISSON, Arrivals.BURSTS):
-        asked = m.load.level  # in every window
-    if asked is None or m.sent_per_s is None or m.sent_per_s >= _SENT_SHARE * asked:
+    due_per_s = m.due_per_s
+    if due_per_s is None and m.load.arrivals in (Arrivals.POISSON, Arrivals.BURSTS):
+        due_per_s = m.load.level  # in every window
+    if due_per_s is None or m.sent_per_s is None or m.sent_per_s >= _SENT_SHARE * due_per_s:
         return None
-    return asked
+    return due_per_s
 
 
 def _lag_matters(m: Measurement) -> bool:
@@ -281,9 +281,9 @@ def _littles_law(m: Measurement) -> Iterator[str]:
     expected = m.load.level if not m.load.arrivals.open_loop else m.mean_in_flight
     if expected is None or m.unanswered_count:
         return
-    found = m.requests_per_s * m.avg_answer_us / 1e6
-    if abs(found - expected) > max(_LITTLE * expected, 1.0):
+    in_flight = m.requests_per_s * m.avg_answer_us / 1e6
+    if abs(in_flight - expected) > max(_LITTLE * expected, 1.0):
         yield (
-            f"Little's law does not hold: rate times latency gives {digits(found)} requests in "
+            f"Little's law does not hold: rate times latency gives {digits(in_flight)} requests in "
             f"flight, there were {digits(expected)}; the system was not in a steady state."
         )

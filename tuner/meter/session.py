@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from tuner.lint.model_py import parameters_read
 from tuner.load import seeds
 from tuner.load.setup import PATIENCE_S, Site
-from tuner.load.streams_load import asked_of, streams_load
+from tuner.load.streams_load import stream_requests, streams_load
 from tuner.machine.cpus import ANY, Cores
 from tuner.machine.process import Priority, private_directory
 from tuner.measurement.measurement import Rejected
@@ -164,7 +164,7 @@ def set_up_bench(
             deployer,
             lambda endpoints: streams_load(
                 spec.workload,
-                asked_of(spec, may_be_cached(job)),
+                stream_requests(spec, may_be_cached(job)),
                 job.served.models,
                 Site(
                     deployer.control,

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from tuner.checks.requests import drawn_tensors
 from tuner.errors import SpecError
 from tuner.load.client.cost import request_cost_s
-from tuner.load.generators import OWN_CLIENT
+from tuner.load.generators import TUNE_CLIENT
 from tuner.load.traffic.encoding import request_bytes
 from tuner.load.validity import BUSY, COSTLY
 from tuner.machine.cpus import core_count
@@ -30,7 +30,7 @@ def refuse_unreachable(job: Job, environment: Mapping[str, str]) -> None:
     if slo is None or cost_s is None or 1e6 * cost_s < slo.bound:
         return
     raise SpecError(
-        f"{slo} cannot be met: {OWN_CLIENT.title} itself takes about {digits(1e3 * cost_s, 2)} ms "
+        f"{slo} cannot be met: {TUNE_CLIENT.title} itself takes about {digits(1e3 * cost_s, 2)} ms "
         "for a request",
         "raise that bound",
     )
@@ -42,7 +42,7 @@ def _cost_s(job: Job, environment: Mapping[str, str], *, shared: bool = True) ->
     ``shared``: with shared memory, where the spec uses it.
     """
     sizes = {name: _request_bytes(job, name) for name in job.spec.shares}
-    if choose_generator(job).kind is not OWN_CLIENT or not all(sizes.values()):
+    if choose_generator(job).kind is not TUNE_CLIENT or not all(sizes.values()):
         return None
     cpus, protocol = cores_of(job.spec).load, job.spec.workload.protocol
     if shared and job.spec.workload.shared_memory is SharedMemory.SYSTEM:

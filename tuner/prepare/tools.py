@@ -12,7 +12,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from tuner.extras import Extra, lacking
-from tuner.load.generators import OWN_CLIENT, Demand, GeneratorChoice, choose
+from tuner.load.generators import TUNE_CLIENT, Demand, GeneratorChoice, choose
 from tuner.load.traffic.kinds import unlike_perf_analyzer
 from tuner.machine.cpus import ANY, Cores
 from tuner.machine.host import Host
@@ -122,13 +122,13 @@ def _load_program(job: Job, environment: Mapping[str, str]) -> Iterator[Installa
 def choose_generator(job: Job) -> GeneratorChoice:
     """Which load generator measures: the same in a run, its benches and a check of its config."""
     if not job.has_perf_analyzer:
-        return GeneratorChoice(OWN_CLIENT, "there is no perf_analyzer here")
+        return GeneratorChoice(TUNE_CLIENT, "there is no perf_analyzer here")
     if job.spec.server.headers_from_env:
         return GeneratorChoice(
-            OWN_CLIENT, "perf_analyzer would show headers in the list of processes"
+            TUNE_CLIENT, "perf_analyzer would show headers in the list of processes"
         )
     if job.spec.server.tls and job.spec.workload.protocol is Protocol.HTTP:
-        return GeneratorChoice(OWN_CLIENT, "perf_analyzer is given TLS over gRPC only")
+        return GeneratorChoice(TUNE_CLIENT, "perf_analyzer is given TLS over gRPC only")
     configs = {name: model.base.completed for name, model in job.served.models.items()}
     may_refuse = any(map(may_reject, configs.values()))
     may_refuse |= any("queue_policy" in path for path in job.space.paths)

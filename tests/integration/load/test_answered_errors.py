@@ -9,7 +9,7 @@ from builders.load_bench import Bench, serving_all
 from builders.model_files import write_model
 
 from tuner.errors import ModelFailsError
-from tuner.load.generators import OWN_CLIENT, PERF_ANALYZER
+from tuner.load.generators import PERF_ANALYZER, TUNE_CLIENT
 from tuner.measurement.measurement import Arrivals, FailureReason, LoadPoint
 from tuner.measurement.window import Window
 from tuner.server.binaries import Installation
@@ -92,7 +92,7 @@ def test_client_of_tune_counts_errors_of_the_model(
     erring: Bench, model: str, protocol: str, failed: int
 ) -> None:
     erring.control.load(model, None, 60.0)
-    found = erring.generator(model, OWN_CLIENT, protocol=protocol).measure(LOAD, WINDOW, seed=1)
+    found = erring.generator(model, TUNE_CLIENT, protocol=protocol).measure(LOAD, WINDOW, seed=1)
     erring.control.unload(model, 60.0)
     (told,) = (warning for warning in found.warnings if "out of paper" in warning)
     words, _, asked = told.removeprefix("The model answered ").partition(" of ")

@@ -10,7 +10,7 @@ from builders.load_bench import Bench
 from builders.strings import needs_strings
 
 from tuner.load.probes.answers import ConfigAnswers, differences
-from tuner.load.streams_load import Asked
+from tuner.load.streams_load import StreamRequests
 from tuner.spec.workload import RandomInputs
 
 pytestmark = [pytest.mark.integration, pytest.mark.long]
@@ -33,7 +33,7 @@ def test_answers_of_the_cache_to_other_requests_are_seen(bench: Bench) -> None:
 
     def answers(model: str) -> ConfigAnswers:
         inputs = RandomInputs(kind="random", unique=4, shapes={"x": (8,)})
-        streams = {"": Asked(model, inputs, varied=("scale",))}
+        streams = {"": StreamRequests(model, inputs, varied=("scale",))}
         return the_one(bench.streams(streams).answers())
 
     plain = answers("scaling")

@@ -15,7 +15,7 @@ from builders.load_repository import make_repository
 
 from tuner.load.probes.preparing import MAX_FILLING_S
 from tuner.load.setup import Site
-from tuner.load.streams_load import Asked, StreamsLoad, streams_load
+from tuner.load.streams_load import StreamRequests, StreamsLoad, streams_load
 from tuner.load.traffic.repeats import ENTRY_OVERHEAD_BYTES, lru_hit_rate, popularity
 from tuner.measurement.measurement import Arrivals, LoadPoint, Measurement
 from tuner.measurement.window import Window
@@ -58,7 +58,7 @@ def cached(program: Installation, directory: Path, size: int, **inputs: Any) -> 
             control.load("cached", None, 60.0)
             given = RandomInputs.model_validate({"kind": "random", **inputs})
             site = Site(control, server.endpoints, program, directory)
-            asked = {"cached": Asked("cached", given)}
+            asked = {"cached": StreamRequests("cached", given)}
             generator = streams_load(Workload(), asked, ["cached"], site)
             yield Cached(generator, size)
 
@@ -94,7 +94,7 @@ def test_zipf_repeats_hit_as_often_as_che_expects(
 def test_inputs_that_never_come_back_never_hit(program: Installation, tmp_path: Path) -> None:
     with cached(program, tmp_path / "c", 16 << 20) as served:
         filling = served.generator.fill(seed=5, size=served.size)
-        assert (filling.asked, filling.of) == (0, 0)
+        assert (filling.sent, filling.of) == (0, 0)
         for seed in (1, 2, 3):
             found = served.measure(500.0, seed, Window(1.5, 0.2, 30.0))
             assert hit_rate(found) == 0.0

@@ -10,7 +10,7 @@ import pytest
 
 from tuner.load.client import generator
 from tuner.load.client.cost import request_cost_s
-from tuner.load.generators import OWN_CLIENT
+from tuner.load.generators import TUNE_CLIENT
 from tuner.measurement.measurement import Arrivals, LoadPoint, Measurement
 from tuner.measurement.window import LatencyBound, Window
 from tuner.spec.workload import Protocol
@@ -33,7 +33,7 @@ def window(bound: LatencyBound) -> Window:
 
 
 def measured(bench: Bench, model: str, inputs: Any, bound: LatencyBound = WIDE) -> Measurement:
-    own = bench.generator(model, OWN_CLIENT, inputs=inputs, protocol="grpc")
+    own = bench.generator(model, TUNE_CLIENT, inputs=inputs, protocol="grpc")
     return own.measure(LOAD, window(bound), seed=1)
 
 

@@ -18,7 +18,7 @@ from tritonclient.grpc import service_pb2
 from tuner.errors import ModelFailsError
 from tuner.load.client.job import Answers, Outcome
 from tuner.load.client.process import Loop
-from tuner.load.streams_load import Asked, StreamsLoad
+from tuner.load.streams_load import StreamRequests, StreamsLoad
 from tuner.load.traffic.decoupled.streaming import Question, StreamedCalls
 from tuner.measurement.measurement import Arrivals, FailureReason, LoadPoint, Measurement
 from tuner.measurement.window import LatencyBound, Window
@@ -40,7 +40,7 @@ def load_on(
 ) -> StreamsLoad:
     path = directory / "inputs.json"
     path.write_text(json.dumps({"data": [{"x": [delay]} for delay in delays_ms]}))
-    asked = Asked(model, FileInputs.model_validate({"kind": "file", "file": str(path)}))
+    asked = StreamRequests(model, FileInputs.model_validate({"kind": "file", "file": str(path)}))
     return bench.streams({model: asked}, **workload)
 
 

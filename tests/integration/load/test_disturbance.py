@@ -14,7 +14,7 @@ import pytest
 from builders.load_bench import Bench
 
 from tuner.load.setup import Site
-from tuner.load.streams_load import Asked, streams_load
+from tuner.load.streams_load import StreamRequests, streams_load
 from tuner.load.watch.machine import disturbances
 from tuner.measurement.measurement import Arrivals, HostUse, LoadPoint, Measurement
 from tuner.measurement.window import Window
@@ -47,7 +47,7 @@ def cpu_hog() -> Iterator[None]:
 
 def measured(bench: Bench, place: Place) -> Measurement:
     site = Site(bench.control, bench.server.endpoints, bench.program, bench.directory, place=place)
-    generator = streams_load(Workload(), {"plain": Asked("plain")}, ["plain"], site)
+    generator = streams_load(Workload(), {"plain": StreamRequests("plain")}, ["plain"], site)
     return generator.measure(LoadPoint(Arrivals.POISSON, 50.0), WINDOW, 1)
 
 

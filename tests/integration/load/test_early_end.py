@@ -13,7 +13,7 @@ from google.protobuf.json_format import MessageToJson
 
 from tuner.errors import ClientLimitError
 from tuner.load.client import generator
-from tuner.load.generators import GENERATORS, OWN_CLIENT, GeneratorKind
+from tuner.load.generators import GENERATORS, TUNE_CLIENT, GeneratorKind
 from tuner.load.validity import client_kept_up
 from tuner.measurement.measurement import Arrivals, LoadPoint
 from tuner.measurement.window import EarlyEnd, LatencyBound, Window
@@ -62,7 +62,7 @@ def test_a_search_whose_requests_are_all_answered_but_late_ends_early(
     monkeypatch.setattr(generator, "request_cost_s", lambda *_: request_s)
     late = LatencyBound(share=0.99, within_s=0.012)
     window = replace(WINDOW, duration_s=14.0, bounds=(late,), ends_early=EarlyEnd.LATE)
-    found = bench.generator("plain", OWN_CLIENT).measure(poisson(0.7), window, seed=1)
+    found = bench.generator("plain", TUNE_CLIENT).measure(poisson(0.7), window, seed=1)
     assert 0.4 <= found.duration_s < 0.3 * window.duration_s
     assert found.p99_latency_us > late.within_s * 1e6
     assert any("the SLO was already missed" in warning for warning in found.warnings)
@@ -91,7 +91,7 @@ def test_rate_beyond_the_client_is_reported(bench: Bench) -> None:
     config.dynamic_batching.default_queue_policy.max_queue_size = 8  # or it works for minutes
     bench.control.load("plain", MessageToJson(config), 60.0)
     hasty = Window(duration_s=0.3, warmup_s=0.1, deadline_s=6.0, tail_s=0.1)
-    own = bench.generator("plain", OWN_CLIENT)
+    own = bench.generator("plain", TUNE_CLIENT)
     try:
         kept_up = client_kept_up(own.measure(poisson(600.0), hasty, seed=1))
     except ClientLimitError:  # so far behind that nothing was answered

@@ -8,9 +8,9 @@ import pytest
 from builders.load_bench import Bench, serving_all
 from builders.model_files import write_model
 
-from tuner.load.generators import OWN_CLIENT
+from tuner.load.generators import TUNE_CLIENT
 from tuner.load.setup import Site
-from tuner.load.streams_load import Asked, streams_load
+from tuner.load.streams_load import StreamRequests, streams_load
 from tuner.measurement.measurement import Arrivals, LoadPoint
 from tuner.measurement.window import Window
 from tuner.reason import ReasonKind
@@ -58,8 +58,8 @@ def bench(program: Installation, tmp_path_factory: pytest.TempPathFactory) -> It
 def test_memory_that_a_model_keeps_shows_as_growth(bench: Bench, model: str, grows: bool) -> None:
     endpoints = bench.server.endpoints
     site = Site(bench.control, endpoints, bench.program, bench.directory, Place.HERE)
-    asked = {model: Asked(model, RandomInputs(kind="random"))}
-    load = streams_load(Workload(), asked, [model], site, OWN_CLIENT)
+    asked = {model: StreamRequests(model, RandomInputs(kind="random"))}
+    load = streams_load(Workload(), asked, [model], site, TUNE_CLIENT)
     found = load.measure(LoadPoint(Arrivals.POISSON, 100.0), WINDOW, 1)
     assert found.host.memory is not None
     assert found.host.memory.used_bytes > 10e6

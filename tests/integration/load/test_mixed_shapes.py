@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from builders.load_repository import SERVICE_S, TOKEN_S
 
-from tuner.load.streams_load import Asked, StreamsLoad
+from tuner.load.streams_load import StreamRequests, StreamsLoad
 from tuner.measurement.measurement import Arrivals, LoadPoint
 from tuner.measurement.window import Window
 from tuner.spec.workload import RandomInputs
@@ -24,7 +24,7 @@ INPUTS = RandomInputs.model_validate({"kind": "random", "shapes": {"ids": LENGTH
 
 
 def load_on(bench: Bench, model: str, batch_size: int = 1, protocol: str = "grpc") -> StreamsLoad:
-    return bench.streams({model: Asked(model, INPUTS, batch_size)}, protocol=protocol)
+    return bench.streams({model: StreamRequests(model, INPUTS, batch_size)}, protocol=protocol)
 
 
 @pytest.mark.parametrize("protocol", ["grpc", "http"])

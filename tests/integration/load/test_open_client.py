@@ -15,7 +15,7 @@ from google.protobuf.json_format import MessageToJson
 
 from tuner.errors import SpecError
 from tuner.load.client.generator import OpenClient
-from tuner.load.generators import OWN_CLIENT
+from tuner.load.generators import TUNE_CLIENT
 from tuner.load.streams_load import StreamsLoad
 from tuner.measurement.measurement import Arrivals, FailureReason, LoadPoint
 from tuner.measurement.window import Window
@@ -43,7 +43,7 @@ def queue(bench: Bench, **policy: int) -> StreamsLoad:
     for field, value in policy.items():
         setattr(config.dynamic_batching.default_queue_policy, field, value)
     bench.control.load("plain", MessageToJson(config), 60.0)
-    return bench.generator("plain", OWN_CLIENT)
+    return bench.generator("plain", TUNE_CLIENT)
 
 
 def client(bench: Bench, model: str, **workload: Any) -> OpenClient:
@@ -110,7 +110,7 @@ def test_images_have_the_latency_of_each_request(bench: Bench) -> None:
 def test_it_agrees_with_perf_analyzer(bench: Bench, protocol: str) -> None:
     """The same load in turns; a busy machine only ever makes latencies longer."""
     queue(bench)
-    own = bench.generator("plain", OWN_CLIENT, protocol=protocol)
+    own = bench.generator("plain", TUNE_CLIENT, protocol=protocol)
     usual = bench.generator("plain", protocol=protocol)
     ours, theirs = [], []
     for _ in range(3):

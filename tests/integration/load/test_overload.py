@@ -12,7 +12,7 @@ from builders.load_bench import Bench
 from builders.model_files import copy_examples
 from google.protobuf.json_format import MessageToJson
 
-from tuner.load.generators import OWN_CLIENT, PERF_ANALYZER
+from tuner.load.generators import PERF_ANALYZER, TUNE_CLIENT
 from tuner.load.probes.overload import Overload, overload_of, overload_window
 from tuner.measurement.measurement import Arrivals, FailureReason, LoadPoint, Measurement
 from tuner.server.binaries import Installation, tritonserver
@@ -56,7 +56,7 @@ def probed(bench: Bench, timeout_us: int = 0) -> tuple[Measurement, Overload]:
     bench.control.load(MODEL, MessageToJson(config), 60.0)
     window = overload_window(SLO)
     load = LoadPoint(Arrivals.STEP, CAPACITY)
-    generator = bench.generator(MODEL, OWN_CLIENT if timeout_us else PERF_ANALYZER)
+    generator = bench.generator(MODEL, TUNE_CLIENT if timeout_us else PERF_ANALYZER)
     measurement = generator.measure(load, window, seed=1)
     found = overload_of(measurement, window, SLO)
     return measurement, replace(found, lone=generator.ask_alone("", 10.0))

@@ -10,7 +10,7 @@ import pytest
 from builders.candidates import the_one
 from builders.load_bench import started
 
-from tuner.load.streams_load import Asked, StreamsLoad
+from tuner.load.streams_load import StreamRequests, StreamsLoad
 from tuner.load.traffic.recordings.making import Making, make_recording
 from tuner.load.traffic.recordings.triton_trace import requests_of_trace
 from tuner.measurement.measurement import Arrivals, LoadPoint
@@ -33,7 +33,7 @@ ROWS = [
 
 
 def load_on(
-    bench: Bench, rows: list[dict[str, Any]], streams: dict[str, Asked], **arrivals: Any
+    bench: Bench, rows: list[dict[str, Any]], streams: dict[str, StreamRequests], **arrivals: Any
 ) -> StreamsLoad:
     path = bench.directory / "requests.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
@@ -49,7 +49,7 @@ def window(duration_s: float) -> Window:
 def test_full_recording_is_replayed_with_the_content_of_its_lines(
     bench: Bench, pace: float
 ) -> None:
-    load = load_on(bench, ROWS, {"plain": Asked("plain", HELD)}, pace=[pace])
+    load = load_on(bench, ROWS, {"plain": StreamRequests("plain", HELD)}, pace=[pace])
     found = load.measure(LoadPoint(Arrivals.RECORDING, 25.0 * pace), window(4.0 / pace), 1)
     assert found.completed_count == pytest.approx(97, abs=3)  # the last may be answered later
     assert found.failed_count == 3
@@ -67,8 +67,8 @@ def test_level_sends_that_many_requests_with_the_inputs_of_each_stream(bench: Be
         for k, row in enumerate(ROWS)
     ]
     streams = {
-        "floats": Asked("plain", HELD, share=0.75),
-        "texts": Asked("texts", HELD, share=0.25),
+        "floats": StreamRequests("plain", HELD, share=0.75),
+        "texts": StreamRequests("texts", HELD, share=0.25),
     }
     load = load_on(bench, rows, streams)
     found = load.measure(LoadPoint(Arrivals.RECORDING, 20.0), window(4.0), 1)
@@ -80,7 +80,7 @@ def test_level_sends_that_many_requests_with_the_inputs_of_each_stream(bench: Be
 
 def test_requests_of_each_length_have_separate_figures(bench: Bench) -> None:
     rows = [{"due_s": 0.05 * k, "shapes": {"ids": [128 if k % 10 < 3 else 16]}} for k in range(80)]
-    load = load_on(bench, rows, {"texts": Asked("texts", HELD)}, pace=[1.0])
+    load = load_on(bench, rows, {"texts": StreamRequests("texts", HELD)}, pace=[1.0])
     found = load.measure(LoadPoint(Arrivals.RECORDING, 20.0), window(4.0), 1)
     short, long = found.shapes["[16]"], found.shapes["[128]"]
     assert (short.completed_count, long.completed_count) == (56, 24)
@@ -88,7 +88,7 @@ def test_requests_of_each_length_have_separate_figures(bench: Bench) -> None:
 
 
 def test_an_overload_and_a_closed_loop_send_what_was_recorded(bench: Bench) -> None:
-    load = load_on(bench, ROWS, {"plain": Asked("plain", HELD)})
+    load = load_on(bench, ROWS, {"plain": StreamRequests("plain", HELD)})
     closed = load.measure(LoadPoint(Arrivals.CLOSED, 2.0), window(2.0), 1)
     assert closed.failed_count == pytest.approx(0.03 * closed.completed_count, abs=4)
     step = load.measure(LoadPoint(Arrivals.STEP, 20.0), window(2.0), 1)
@@ -103,7 +103,7 @@ def test_what_a_server_traced_is_recorded_with_its_inputs(
     config += ["level=TIMESTAMPS", "level=TENSORS"]
     arguments = [f"--trace-config={value}" for value in config]
     with started(program, tmp_path, arguments, ["plain"]) as traced:
-        load = load_on(traced, ROWS[:41], {"plain": Asked("plain", HELD)}, pace=[1.0])
+        load = load_on(traced, ROWS[:41], {"plain": StreamRequests("plain", HELD)}, pace=[1.0])
         sent = load.measure(LoadPoint(Arrivals.RECORDING, 25.0), window(1.64), 1)
     making, path = Making(), tmp_path / "made.jsonl"
     paths = sorted(tmp_path.glob("trace.json*"))

@@ -17,11 +17,11 @@ from builders.sequence_model import sequence_code, sequence_config, write_sequen
 from tuner.load.client.calls import GrpcCalls, asking
 from tuner.load.client.job import Answers, Outcome
 from tuner.load.client.process import Loop
-from tuner.load.generators import OWN_CLIENT
-from tuner.load.streams_load import Asked, StreamsLoad
+from tuner.load.generators import TUNE_CLIENT
+from tuner.load.streams_load import StreamRequests, StreamsLoad
 from tuner.load.traffic.encoding import build
 from tuner.load.traffic.sequences.pace import SequenceIds, counted_in, first_id
-from tuner.load.traffic.sequences.sender import SequencesAsked, SequenceSender
+from tuner.load.traffic.sequences.sender import SequenceSender, SequenceSettings
 from tuner.measurement.measurement import Arrivals, LoadPoint
 from tuner.measurement.window import Window
 from tuner.server.binaries import Installation
@@ -81,7 +81,7 @@ def sequences(program: Installation, tmp_path_factory: pytest.TempPathFactory) -
 
 def load_of(bench: Bench, model: str, **more: Any) -> StreamsLoad:
     arrivals = {**PACE, "count_output": "count", **more.pop("arrivals", {})}
-    return bench.generator(model, OWN_CLIENT, arrivals=arrivals, **more)
+    return bench.generator(model, TUNE_CLIENT, arrivals=arrivals, **more)
 
 
 def at(rate: float) -> LoadPoint:
@@ -152,7 +152,7 @@ def test_sequence_that_the_server_forgot_is_reported(sequences: Bench) -> None:
 def test_model_without_sequences_gets_no_sequence_flags_beside_one_with_them(
     sequences: Bench,
 ) -> None:
-    asked = {name: Asked(name, share=0.5) for name in ("direct", "plain")}
+    asked = {name: StreamRequests(name, share=0.5) for name in ("direct", "plain")}
     load = sequences.streams(asked, arrivals={**PACE, "count_output": "count"})
     found = load.measure(at(80.0), SHORT, 1)
     assert found.failed_count == 0, found.warnings
@@ -211,7 +211,7 @@ def test_wrong_order_planted_in_the_client_is_detected(
         calls = GrpcCalls(sequences.server.endpoints.grpc, None, {})
         await calls.connect()
         numbers = np.tile(np.arange(2), 10)
-        asked = SequencesAsked(first_id(), "count")
+        asked = SequenceSettings(first_id(), "count")
         own = sender(OvertakingCalls(calls), asked, numbers, [SequenceIds.NUMBERS])
         answers = await Loop(own.send, requests, 3.0, due_s=np.arange(20) * 0.01).run()
         await own.end()

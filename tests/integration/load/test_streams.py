@@ -8,8 +8,8 @@ import pytest
 from builders.load_repository import SERVICE_S
 from google.protobuf.json_format import MessageToJson
 
-from tuner.load.generators import OWN_CLIENT, PERF_ANALYZER, GeneratorKind
-from tuner.load.streams_load import Asked, StreamsLoad
+from tuner.load.generators import PERF_ANALYZER, TUNE_CLIENT, GeneratorKind
+from tuner.load.streams_load import StreamRequests, StreamsLoad
 from tuner.measurement.measurement import Arrivals, LoadPoint
 from tuner.measurement.window import LatencyBound, Window
 from tuner.spec.workload import RandomInputs
@@ -28,9 +28,9 @@ def two_streams(bench: Bench) -> StreamsLoad:
     """75 % and 25 % of the load, and a background on a third model."""
     return bench.streams(
         {
-            "steady": Asked("plain", share=0.75),
-            "quick": Asked("image", RandomInputs(kind="random", unique=4), share=0.25),
-            "beside": Asked("cached", rate_per_s=5.0),
+            "steady": StreamRequests("plain", share=0.75),
+            "quick": StreamRequests("image", RandomInputs(kind="random", unique=4), share=0.25),
+            "beside": StreamRequests("cached", rate_per_s=5.0),
         }
     )
 
@@ -78,10 +78,10 @@ def test_every_stream_is_probed_alone_and_for_its_responses(bench: Bench) -> Non
     assert steady.completed_count == pytest.approx(3.0 * quick.completed_count, rel=0.2)
 
 
-@pytest.mark.parametrize("kind", [PERF_ANALYZER, OWN_CLIENT], ids=lambda kind: kind.name)
+@pytest.mark.parametrize("kind", [PERF_ANALYZER, TUNE_CLIENT], ids=lambda kind: kind.name)
 def test_single_named_stream_is_compared_with_its_bound(bench: Bench, kind: GeneratorKind) -> None:
     """By either generator; an overload ends early by it."""
-    load = bench.streams({"steady": Asked("plain")}, kind)
+    load = bench.streams({"steady": StreamRequests("plain")}, kind)
     assert any(load.setup.at_rest() for _ in range(30))  # what another test left behind
     found = load.measure(LoadPoint(Arrivals.POISSON, 300.0), WINDOW, 1)
     own = found.of("steady")
@@ -102,8 +102,8 @@ def test_a_stream_of_higher_priority_is_served_before_the_others_under_overload(
     config.dynamic_batching.priority_levels = config.dynamic_batching.default_priority_level = 2
     bench.control.load("plain", MessageToJson(config), 60.0)
     asked = {
-        "patient": Asked("plain", share=0.8, priority=2),
-        "urgent": Asked("plain", share=0.2, priority=1),
+        "patient": StreamRequests("plain", share=0.8, priority=2),
+        "urgent": StreamRequests("plain", share=0.2, priority=1),
     }
     load = bench.streams(asked, protocol=protocol)
     try:

@@ -9,10 +9,10 @@ import pytest
 from builders.model_files import write_model
 from pydantic import TypeAdapter
 
-from tuner.load.generators import OWN_CLIENT
+from tuner.load.generators import TUNE_CLIENT
 from tuner.load.probes.warmup import WarmUp
 from tuner.load.setup import Site
-from tuner.load.streams_load import Asked, streams_load
+from tuner.load.streams_load import StreamRequests, streams_load
 from tuner.modelconfig.message import parse
 from tuner.server.binaries import Installation, tritonserver
 from tuner.server.control import Control
@@ -74,8 +74,10 @@ def attempt(program: Installation, tmp_path_factory: pytest.TempPathFactory) -> 
 
             def tried(model: str) -> WarmUp | None:
                 control.load(model, None, 60.0)
-                asked = TypeAdapter(Asked).validate_python({"model": model, "inputs": INPUTS})
-                load = streams_load(Workload(), {model: asked}, [model], site, OWN_CLIENT)
+                asked = TypeAdapter(StreamRequests).validate_python(
+                    {"model": model, "inputs": INPUTS}
+                )
+                load = streams_load(Workload(), {model: asked}, [model], site, TUNE_CLIENT)
                 text = (repository / model / "config.pbtxt").read_text()
                 return load.warm_up({model: text}, 60.0, lambda _: None)
 

@@ -12,9 +12,9 @@ from builders.newer_triton import CERTIFICATES, HOST, VERSION, NewerTriton
 from builders.triton_repository import MODEL, make_repository
 
 from tuner.errors import EnvironmentNotReadyError, TunerError
-from tuner.load.generators import OWN_CLIENT
+from tuner.load.generators import TUNE_CLIENT
 from tuner.load.setup import Site
-from tuner.load.streams_load import Asked, StreamsLoad, streams_load
+from tuner.load.streams_load import StreamRequests, StreamsLoad, streams_load
 from tuner.measurement.measurement import Arrivals, LoadPoint
 from tuner.measurement.window import Window
 from tuner.server.binaries import Installation, Origin
@@ -94,7 +94,7 @@ def load_on(endpoints: Endpoints, control: Control, directory: Path, protocol: s
     program = Installation(Path("none"), "none", Origin.PATH, dict(os.environ))
     site = Site(control, endpoints, program, directory)
     return streams_load(
-        Workload(protocol=protocol), {MODEL: Asked(MODEL)}, [MODEL], site, OWN_CLIENT
+        Workload(protocol=protocol), {MODEL: StreamRequests(MODEL)}, [MODEL], site, TUNE_CLIENT
     )
 
 

@@ -13,7 +13,7 @@ from builders.messages_commands import RECORDED, write_recordables
 from builders.messages_doctor import CODE, CONFIG
 from builders.model_files import write_model
 
-from tuner.load.traffic.recordings.making import FoundRequest
+from tuner.load.traffic.recordings.making import LoggedRequest
 
 
 @pytest.fixture(autouse=True)
@@ -55,8 +55,8 @@ def test_a_file_that_is_there_is_replaced_with_force_only(tune: Tune, here: Path
 def test_sigterm_leaves_no_temporary_file(
     tune: Tune, here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def terminated(*_: object) -> Iterator[FoundRequest]:
-        yield FoundRequest(0.0, {})
+    def terminated(*_: object) -> Iterator[LoggedRequest]:
+        yield LoggedRequest(0.0, {})
         signal.raise_signal(signal.SIGTERM)
 
     monkeypatch.setattr("tuner.load.traffic.recordings.access_log.requests_of_log", terminated)

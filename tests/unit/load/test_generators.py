@@ -7,8 +7,8 @@ import pytest
 
 from tuner.load.generators import (
     GENERATORS,
-    OWN_CLIENT,
     PERF_ANALYZER,
+    TUNE_CLIENT,
     Demand,
     choose,
     export_bytes,
@@ -74,7 +74,7 @@ ONE = Demand(config(SMALL, SMALL), {}, 1, may_refuse=False)
 )
 def test_client_of_tune_measures_what_perf_analyzer_cannot(demands: list[Demand], why: str) -> None:
     found = choose(demands)
-    assert found.kind is (OWN_CLIENT if why else PERF_ANALYZER)
+    assert found.kind is (TUNE_CLIENT if why else PERF_ANALYZER)
     assert why in found.why
     assert bool(found.why) == bool(why)
 

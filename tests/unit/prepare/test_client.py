@@ -8,7 +8,7 @@ import pytest
 from builders.messages_requests import IMAGE, sent
 
 from tuner.errors import SpecError
-from tuner.load.generators import OWN_CLIENT, PERF_ANALYZER
+from tuner.load.generators import PERF_ANALYZER, TUNE_CLIENT
 from tuner.prepare import job as job_steps
 from tuner.prepare.sending import refuse_unreachable, sending_notes
 from tuner.prepare.tools import choose_generator, client_notes
@@ -25,7 +25,7 @@ def test_without_perf_analyzer_the_client_of_tune_measures(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(job_steps, "has_perf_analyzer", lambda *_: False)
-    assert choose_generator(sent(tmp_path)).kind is OWN_CLIENT
+    assert choose_generator(sent(tmp_path)).kind is TUNE_CLIENT
 
 
 @pytest.mark.parametrize(("cost_s", "costly"), [(0.0007, False), (0.02, True)])
@@ -40,7 +40,7 @@ def test_run_reports_client_time_for_images_if_large_against_the_latency(
 
     monkeypatch.setattr("tuner.prepare.sending.request_cost_s", cost)
     images = sent(tmp_path, IMAGE)
-    assert choose_generator(images).kind is OWN_CLIENT
+    assert choose_generator(images).kind is TUNE_CLIENT
     (note,) = sending_notes(images, {})
     assert f" {1e3 * cost_s:g} ms " in note
     assert asked == [3 * 224 * 224 * 4]
@@ -58,7 +58,7 @@ def test_a_space_that_may_refuse_requests_is_measured_with_one_client(
     tmp_path: Path, space: str, batching: str
 ) -> None:
     """Its configs that refuse none as well, or two kinds of latency would be compared."""
-    assert choose_generator(sent(tmp_path, batching=batching, space=space)).kind is OWN_CLIENT
+    assert choose_generator(sent(tmp_path, batching=batching, space=space)).kind is TUNE_CLIENT
 
 
 @pytest.mark.parametrize(("cost_s", "refused"), [(0.03, False), (0.2, True)])

@@ -9,7 +9,7 @@ from builders.ensemble_cases import ENSEMBLE, MODEL
 from builders.messages_jobs import LEVELS, ONE_SPEC, PRIORITIES, TWO
 from builders.serving import write_models
 
-from tuner.load.generators import OWN_CLIENT
+from tuner.load.generators import TUNE_CLIENT
 from tuner.prepare.job import Request, prepare
 from tuner.prepare.tools import choose_generator
 
@@ -46,7 +46,7 @@ def test_priorities_of_a_model_or_a_space_are_measured_with_the_client_of_tune(
     write_models(models, e=ENSEMBLE, one=MODEL + LEVELS.format(n=2), two=TWO)
     spec.write_text(PRIORITIES % ("", asked, asked))
     job = prepare(Request(spec=spec))
-    assert choose_generator(job).kind is OWN_CLIENT
+    assert choose_generator(job).kind is TUNE_CLIENT
     (models / "one" / "config.pbtxt").write_text(MODEL + "dynamic_batching { }")
     searched = "space: {dynamic_batching.default_priority_level: {choice: [2]}, "
     searched += "dynamic_batching.priority_levels: {choice: [2]}}"

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from builders.messages_requests import ROWS, STREAMED, STREAMS, replayed
 
-from tuner.load.generators import OWN_CLIENT
+from tuner.load.generators import TUNE_CLIENT
 from tuner.modelconfig.content import content_of
 from tuner.prepare.tools import choose_generator
 from tuner.spec.files import files_of
@@ -16,7 +16,7 @@ from tuner.spec.files import files_of
 def test_pace_is_a_separate_rate_that_the_client_sends(tmp_path: Path) -> None:
     job = replayed(tmp_path, arrivals=", pace: [2, 1]")
     assert job.plan.listed == pytest.approx((8.0, 16.0))
-    assert choose_generator(job).kind is OWN_CLIENT
+    assert choose_generator(job).kind is TUNE_CLIENT
     assert replayed(tmp_path).plan.listed is None
 
 

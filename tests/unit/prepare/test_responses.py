@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from builders.messages_jobs import DECOUPLED, PLAIN, SPEECH, made
 
-from tuner.load.generators import OWN_CLIENT
+from tuner.load.generators import TUNE_CLIENT
 from tuner.prepare.tools import choose_generator
 
 
@@ -19,4 +19,4 @@ def test_slo_on_one_response_selects_the_client_of_tune(tmp_path: Path, until: s
         objective=f"minimize p90_{until}_response at 20/s",
     )
     choice = choose_generator(made(text, speech=PLAIN + DECOUPLED)(tmp_path))
-    assert choice.kind is OWN_CLIENT
+    assert choice.kind is TUNE_CLIENT

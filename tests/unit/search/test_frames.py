@@ -18,7 +18,7 @@ from builders.serving import served_one
 
 import tuner
 from tuner.load.client.generator import OpenClient
-from tuner.load.generators import OWN_CLIENT, PERF_ANALYZER, GeneratorKind
+from tuner.load.generators import PERF_ANALYZER, TUNE_CLIENT, GeneratorKind
 from tuner.load.perf_analyzer.generator import PerfAnalyzer
 from tuner.load.setup import LoadTarget, Setup, ShapedInputs, Site, Stream
 from tuner.load.streams_load import StreamsLoad
@@ -173,7 +173,7 @@ def stacks_of_a_search(
     return stacks
 
 
-@pytest.mark.parametrize("kind", [PERF_ANALYZER, OWN_CLIENT], ids=lambda kind: kind.name)
+@pytest.mark.parametrize("kind", [PERF_ANALYZER, TUNE_CLIENT], ids=lambda kind: kind.name)
 @pytest.mark.parametrize("arrivals", ["poisson", "closed"])
 def test_the_way_from_the_search_to_a_process_is_short(
     arrivals: str, kind: GeneratorKind, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

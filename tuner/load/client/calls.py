@@ -180,11 +180,11 @@ class GrpcCalls(SingleCalls):
     def ask(self, request: bytes, answered: Callable[[Outcome, str, bytes], None]) -> None:
         """Sends it as `send` does, and tells its answer too, which takes a task."""
         call = self._call(request, metadata=self._metadata)
-        reading = asyncio.ensure_future(self._asked(call, answered))
+        reading = asyncio.ensure_future(self._answer(call, answered))
         self._under_way.add(reading)
         reading.add_done_callback(self._under_way.discard)
 
-    async def _asked(self, call: Any, answered: Callable[[Outcome, str, bytes], None]) -> None:
+    async def _answer(self, call: Any, answered: Callable[[Outcome, str, bytes], None]) -> None:
         answer = b""
         with suppress(grpc.RpcError):
             answer = await call

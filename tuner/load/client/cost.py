@@ -21,7 +21,7 @@ from tuner.machine.process import ADDRESS, child
 from tuner.spec.workload import Protocol
 
 #: So many requests are under way for so long; the last ones are waited for, at most this long.
-_CLIENTS, _ASKED_S, _AT_MOST_S = 8, 0.5, 60.0
+_CLIENTS, _DURATION_S, _AT_MOST_S = 8, 0.5, 60.0
 #: Smaller requests cost as much, larger ones as much for each byte.
 _LEAST_BYTES, _MOST_BYTES = 1000, 16 << 20
 _HTTP_HEAD = "POST /v2/models/m/infer HTTP/1.1\r\nContent-Length: {}\r\n\r\n"
@@ -67,10 +67,10 @@ def _failed(why: str) -> LoadFailedError:
     return LoadFailedError(f"what a request costs tune's own client cannot be measured: {why}")
 
 
-async def _asked_s(address: str, protocol: Protocol, request: bytes) -> float:
+async def _cpu_s(address: str, protocol: Protocol, request: bytes) -> float:
     calls = calls_over(protocol, address, None, {})
     await calls.connect()
-    until = time.monotonic() + _ASKED_S
+    until = time.monotonic() + _DURATION_S
 
     def send(request: bytes, done: Done) -> None:
         def answered(outcome: Outcome, words: str) -> None:
@@ -81,9 +81,9 @@ async def _asked_s(address: str, protocol: Protocol, request: bytes) -> float:
         calls.send(request, answered)
 
     load = Loop(send, [request], _AT_MOST_S, clients=_CLIENTS)
-    found = await load.run()
+    reply = await load.run()
     await calls.close()
-    return found.cpu_s / found.numbers.size
+    return reply.cpu_s / reply.numbers.size
 
 
 def main(protocol: Protocol, size_bytes: int) -> None:
@@ -94,7 +94,7 @@ def main(protocol: Protocol, size_bytes: int) -> None:
         port = b"" if server.stdout is None else server.stdout.readline()
         address = f"{ADDRESS}:{int(port)}"
         with asyncio.Runner(loop_factory=precise_loop) as runner:
-            sys.stdout.write(str(runner.run(_asked_s(address, protocol, request))))
+            sys.stdout.write(str(runner.run(_cpu_s(address, protocol, request))))
 
 
 if __name__ == "__main__":

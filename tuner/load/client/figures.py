@@ -91,8 +91,8 @@ class Run:
     @cached_property
     def begun_ns(self) -> int:
         """The start of the load on the wall clock, the same for all streams."""
-        (requests, told), due_s = _answered(self.answers, or_waiting=False), self.plan.due_s
-        return int(requests.sent_ns[0]) if due_s is None else begun_ns(requests, due_s[told])
+        (requests, answered), due_s = _answered(self.answers, or_waiting=False), self.plan.due_s
+        return int(requests.sent_ns[0]) if due_s is None else begun_ns(requests, due_s[answered])
 
     def measured(self, window: Window, spells_ns: Spells = ()) -> tuple[Observed, Measurement]:
         """The figures of all streams; what the client cannot know is left to the caller.
@@ -109,24 +109,24 @@ class Run:
             part = judged.part([k])
             if len(self.streams) > 1 and part.any_in(window, self.begun_ns):
                 seen = observe(part, window, spells_ns, self.begun_ns)
-                found = self.of_stream(seen, part, stream, window.of(stream.name))
-                found = judged._with_figures(found, k, window, seen)
-                streams[stream.name] = replace(found, background=stream.background)
+                of_stream = self.of_stream(seen, part, stream, window.of(stream.name))
+                of_stream = judged._with_figures(of_stream, k, window, seen)
+                streams[stream.name] = replace(of_stream, background=stream.background)
         shared = judged.part([k for k, s in enumerate(self.streams) if not s.background])
         observed = observe(shared, window, spells_ns, self.begun_ns)
         size = self.streams[0].target.batch_size
         bounds = window.of("").bounds
-        whole = measurement(observed, shared, self.load, self.seed, bounds, size)
+        total = measurement(observed, shared, self.load, self.seed, bounds, size)
         if streams:
-            return observed, _with_streams(whole, streams)
-        return observed, judged._with_figures(whole, 0, window, observed)
+            return observed, _with_streams(total, streams)
+        return observed, judged._with_figures(total, 0, window, observed)
 
     def _with_figures(
-        self, found: Measurement, number: int, window: Window, observed: Observed
+        self, measured: Measurement, number: int, window: Window, observed: Observed
     ) -> Measurement:
         for kind in self.traffic:
-            found = kind.figures(self, number, window, observed, found)
-        return found
+            measured = kind.figures(self, number, window, observed, measured)
+        return measured
 
     def of_stream(
         self, observed: Observed, part: StreamSlice, stream: Stream, window: Window
@@ -149,14 +149,14 @@ class Run:
         return StreamSlice(select(self.answers, which), None if due_s is None else due_s[which])
 
 
-def _with_streams(whole: Measurement, streams: Mapping[str, Measurement]) -> Measurement:
+def _with_streams(total: Measurement, streams: Mapping[str, Measurement]) -> Measurement:
     """Adds what cannot be derived from all requests together."""
-    whole = replace(whole, streams=streams)
-    shared = whole.shared.values()
+    total = replace(total, streams=streams)
+    shared = total.shared.values()
     sizes = {stream.batch_size for stream in shared}
-    verdicts = [m.within_bounds for m in (whole, *streams.values()) if m.within_bounds is not None]
+    verdicts = [m.within_bounds for m in (total, *streams.values()) if m.within_bounds is not None]
     return replace(
-        whole,
+        total,
         throughput_infer_per_s=sum(stream.throughput_infer_per_s for stream in shared),
         batch_size=sizes.pop() if len(sizes) == 1 else 1,
         within_bounds=all(verdicts) if verdicts else None,
@@ -170,17 +170,19 @@ def _answered(
 
     ``or_waiting``: that there are none is a result where some are still waited for.
     """
-    told = answers.outcomes == Outcome.ANSWERED
+    answered = answers.outcomes == Outcome.ANSWERED
     errors = int((answers.outcomes == Outcome.FAILED).sum())
-    if not told.any() and (lost := int((answers.outcomes == Outcome.INCOMPLETE).sum())):
+    if not answered.any() and (lost := int((answers.outcomes == Outcome.INCOMPLETE).sum())):
         all_lost = f"{lost:,} of {count_text(lost, 'request')}"
         raise ModelFailsError(f"the model sent no final response to {all_lost}")
-    if not told.any() and errors:
+    if not answered.any() and errors:
         raise answered_with_errors(errors, errors, bare_words(answers.failure))
     waiting = or_waiting and (answers.outcomes <= Outcome.UNANSWERED).any()
-    if not told.any() and not waiting:
+    if not answered.any() and not waiting:
         raise LoadFailedError("no request was answered before the run ended")
-    return AnsweredRequests(answers.sent_ns[told], answers.answered_ns[told], answers.end_ns), told
+    return AnsweredRequests(
+        answers.sent_ns[answered], answers.answered_ns[answered], answers.end_ns
+    ), answered
 
 
 def check_sent(answers: Answers, load: LoadPoint) -> None:
@@ -213,8 +215,8 @@ def observe(
     answers, due_s = part.answers, part.due_s
     if due_s is None:
         return observe_closed(_answered(answers, or_waiting=False)[0], window, begin_ns)
-    requests, told = _answered(answers, or_waiting=begin_ns is not None)
-    waited_for_s = np.append(due_s[told], due_s[answers.outcomes <= Outcome.UNANSWERED])
+    requests, answered = _answered(answers, or_waiting=begin_ns is not None)
+    waited_for_s = np.append(due_s[answered], due_s[answers.outcomes <= Outcome.UNANSWERED])
     refused_s = due_s[answers.outcomes > Outcome.ANSWERED]
     observed = observe_open(requests, waited_for_s, window, refused_s, spells_ns, begin_ns, quiet)
     # what each request was due for is known here, and so is what was sent and never answered
@@ -244,9 +246,9 @@ def measurement(
 ) -> Measurement:
     """The figures; what the client cannot know is left to the caller."""
     failures = failures_in(part, observed)
-    counts = {reason: found.count for reason, found in failures.items()}
+    counts = {reason: result.count for reason, result in failures.items()}
     failed = sum(counts.values())
-    found = measurement_of(
+    result = measurement_of(
         observed,
         load,
         seed,
@@ -255,7 +257,7 @@ def measurement(
         failed_count=failed,
         rejected_count=sum(count for reason, count in counts.items() if reason.by_queue),
     )
-    return replace(found, failures=failures)
+    return replace(result, failures=failures)
 
 
 def failures_in(part: StreamSlice, observed: Observed) -> dict[FailureReason, Failures]:
@@ -264,12 +266,17 @@ def failures_in(part: StreamSlice, observed: Observed) -> dict[FailureReason, Fa
     begun_ns = answers.sent_ns
     if due_s is not None:
         begun_ns = observed.begin_ns + np.rint(due_s * 1e9).astype(np.int64)
-    told, told_us = _within(answers.answered_ns, observed), (answers.answered_ns - begun_ns) / 1e3
-    found = {}
+    in_window, after_us = (
+        _within(answers.answered_ns, observed),
+        (answers.answered_ns - begun_ns) / 1e3,
+    )
+    counts = {}
     for outcome, reason in _REASONS.items():
-        if (own := np.sort(told_us[told & (answers.outcomes == outcome)])).size:
-            found[reason] = Failures(own.size, percentile(own, 0.5), percentile(own, 0.99))
-    return found
+        if (reported_us := np.sort(after_us[in_window & (answers.outcomes == outcome)])).size:
+            counts[reason] = Failures(
+                reported_us.size, percentile(reported_us, 0.5), percentile(reported_us, 0.99)
+            )
+    return counts
 
 
 def _within(moments_ns: npt.NDArray[np.int64], observed: Observed) -> npt.NDArray[np.bool_]:

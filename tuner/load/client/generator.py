@@ -127,10 +127,10 @@ class OpenClient(Setup):
         if failed := int((answers.outcomes == Outcome.FAILED).sum()):
             tried = int((answers.outcomes > Outcome.UNSENT).sum())
             of = f"{failed:,} of {count_text(tried, 'request')}"
-            told = f"The model answered {of} with an error"
+            text = f"The model answered {of} with an error"
             if any(stream.takes_sequences for stream in self.streams):
-                told = f"{of} failed, those included that follow a failed one in its sequence"
-            warnings.append(f"{told}: {bare_words(answers.failure)}")
+                text = f"{of} failed, those included that follow a failed one in its sequence"
+            warnings.append(f"{text}: {bare_words(answers.failure)}")
         for kind in self.traffic:
             warnings += kind.warnings(answers)
         warnings += client_busy(answers.busy)
@@ -158,8 +158,8 @@ class OpenClient(Setup):
             for shape in stream.shapes:
                 lines = None if plan.lines is None else plan.lines[order == len(built)]
                 count = next(counts)
-                own = seeds.of_stream(of_stream, shape.name, stream.shapes)
-                given = shape.inputs.of_run(own, count * target.batch_size, lines)
+                shape_seed = seeds.of_stream(of_stream, shape.name, stream.shapes)
+                given = shape.inputs.of_run(shape_seed, count * target.batch_size, lines)
                 form = stream.form, count, target.protocol
                 built.append(build(given.inferences, *form, head, lay))
                 warnings += given.warnings
@@ -176,20 +176,20 @@ class OpenClient(Setup):
             private / "answers.npz",
             private / "ready",
             private / "begin",
-            private / "shown.npy",
+            private / "settled_ns.npy",
             target.protocol,
             clients=0 if load.arrivals.open_loop else round(load.level),
             tls=None if tls is None else tls.model_dump(),
             caller=next(filter(None, callers), None),
         )
         if plan.due_s is not None:
-            np.save(job.shown, np.zeros(plan.due_s.size, np.int64))
+            np.save(job.settled_ns, np.zeros(plan.due_s.size, np.int64))
         return job
 
     def _due(self, plan: Schedule) -> dict[str, Times]:
         """When requests are due, by stream as in `by_stream`; none of a closed loop."""
         which = by_stream(self.streams, plan.order)
-        return {} if plan.due_s is None else {n: plan.due_s[own] for n, own in which.items()}
+        return {} if plan.due_s is None else {n: plan.due_s[mask] for n, mask in which.items()}
 
     def _until_lost(self, plan: Schedule, window: Window, job: ClientJob) -> Callable[[], bool]:
         """Whether a stream has certainly missed an SLO; those of one model are counted together."""
@@ -202,7 +202,8 @@ class OpenClient(Setup):
         for number, stream in enumerate(self.streams):
             due[stream.target.model][stream.name] = plan.of(number)
         watches = [
-            SloLost(own, window, partial(self._settled_count, model)) for model, own in due.items()
+            SloLost(due_s, window, partial(self._settled_count, model))
+            for model, due_s in due.items()
         ]
         return lambda: any(watch() for watch in watches)
 
@@ -306,10 +307,10 @@ def progress(
         return None
     begin_ns = int(job.begin.read_text())
     at_s = (time.monotonic_ns() - begin_ns) / 1e9
-    shown = np.load(job.shown)
-    answered_s = np.where(shown == 0, np.inf, (shown - begin_ns) / 1e9)
-    answered_s[shown == GONE] = np.nan
-    return at_s, {name: answered_s[own] for name, own in which.items()}
+    settled_ns = np.load(job.settled_ns)
+    answered_s = np.where(settled_ns == 0, np.inf, (settled_ns - begin_ns) / 1e9)
+    answered_s[settled_ns == GONE] = np.nan
+    return at_s, {name: answered_s[mask] for name, mask in which.items()}
 
 
 def processes_for(load: LoadPoint, cores: float) -> int:

@@ -25,7 +25,7 @@ from tuner.spec.workload import Protocol
 HEADERS = "TUNE_CLIENT_HEADERS"
 
 
-#: In `ClientJob.shown`.
+#: In `ClientJob.settled_ns`.
 GONE = -1
 
 
@@ -80,9 +80,9 @@ class ClientJob(Facts):
         total_s: The run ends this long after its start, whatever is still in flight.
         ready: Made once the process can begin.
         begin: File with the start, in nanoseconds of the monotonic clock.
-        shown: ``.npy`` in which the processes of an open loop show when each request was answered,
-            on the same clock; 0 while it was not, `GONE` where it was refused or failed. There is
-            no such file of a closed loop.
+        settled_ns: ``.npy`` file in which the processes of an open loop write when each request was
+            answered, same clock: 0 before the answer, `GONE` for one that was refused or failed.
+            A closed loop has no such file.
         tls: The fields of the spec's, if there is any.
         clients: Of a closed loop: requests outstanding at all times.
         first: Of the processes that share one run, the number of this one, from 0.
@@ -95,7 +95,7 @@ class ClientJob(Facts):
     answers: Path
     ready: Path
     begin: Path
-    shown: Path
+    settled_ns: Path
     protocol: Protocol = Protocol.GRPC
     clients: int = 0
     first: int = 0
@@ -130,7 +130,7 @@ class SentRequests:
             "counts": np.array([len(requests) for requests in self.built]),
             **{name: getattr(self, name) for name in ("order", "due_s", "sequences")},
         }
-        np.savez(file, **{name: own for name, own in columns.items() if own is not None})
+        np.savez(file, **{name: column for name, column in columns.items() if column is not None})
         file.flush()
 
     @classmethod
@@ -148,7 +148,7 @@ class ProcessPart:
     """The part of a run that one process carries out.
 
     Attributes:
-        shown: The part of ``job.shown`` for its requests; None in a closed loop.
+        settled_ns: The part of ``job.settled_ns`` for its requests; None in a closed loop.
         calls: Makes a caller that sends each request by itself.
     """
 
@@ -156,7 +156,7 @@ class ProcessPart:
     sent: SentRequests
     tls: Tls | None
     headers: Mapping[str, str]
-    shown: npt.NDArray[np.int64] | None
+    settled_ns: npt.NDArray[np.int64] | None
     calls: Callable[[], Any]
 
     @property
@@ -220,7 +220,9 @@ _COLUMNS = ("numbers", "sent_ns", "answered_ns", "outcomes", "first_ns", "respon
 def select(answers: Answers, which: npt.NDArray[np.bool_]) -> Answers:
     """Only some of the requests."""
     columns = {name: getattr(answers, name) for name in _COLUMNS}
-    return replace(answers, **{name: own[which] for name, own in columns.items() if own.size})
+    return replace(
+        answers, **{name: column[which] for name, column in columns.items() if column.size}
+    )
 
 
 def merge(parts: Sequence[Answers], open_loop: bool) -> Answers:

@@ -58,7 +58,7 @@ class Loop:
     Args:
         requests: Used again and again, those of all streams in turn.
         due_s: When each is sent, whether or not others are answered (open loop).
-        shown: Shows what became of each of these meanwhile, see `ClientJob.shown`.
+        settled_ns: Shows what became of each of these meanwhile, see `ClientJob.settled_ns`.
         clients: How many are outstanding at all times (closed loop).
         drain: Waits, once the time is over, for answers that are still coming.
     """
@@ -70,7 +70,7 @@ class Loop:
         total_s: float,
         *,
         due_s: npt.NDArray[np.float64] | None = None,
-        shown: npt.NDArray[np.int64] | None = None,
+        settled_ns: npt.NDArray[np.int64] | None = None,
         clients: int = 0,
         first: int = 0,
         step: int = 1,
@@ -82,7 +82,7 @@ class Loop:
         self._requests = requests
         self._total_ns = round(total_s * 1e9)
         self._due_ns = [] if due_s is None else np.rint(due_s * 1e9).astype(np.int64).tolist()
-        self._shown = shown
+        self._settled_ns = settled_ns
         self._clients = clients
         self._first, self._step = first, step
         self._sent_ns: list[int] = []
@@ -169,8 +169,8 @@ class Loop:
             return
         self._answered_ns[k] = time.monotonic_ns()
         self._outcomes[k] = outcome
-        if self._shown is not None:
-            self._shown[k] = self._answered_ns[k] if outcome is Outcome.ANSWERED else GONE
+        if self._settled_ns is not None:
+            self._settled_ns[k] = self._answered_ns[k] if outcome is Outcome.ANSWERED else GONE
         if outcome is Outcome.FAILED:
             self._failure = self._failure or words
         if outcome is Outcome.LOST:
@@ -196,10 +196,10 @@ def _wall(monotonic_ns: Sequence[int], offset_ns: int) -> npt.NDArray[np.int64]:
 
 async def _carry_out(job: ClientJob, sent: SentRequests, headers: Mapping[str, str]) -> Answers:
     tls = None if job.tls is None else Tls(**job.tls)
-    own = slice(job.first, None, job.step)
-    shown = None if sent.due_s is None else np.load(job.shown, mmap_mode="r+")[own]
+    mine = slice(job.first, None, job.step)
+    settled_ns = None if sent.due_s is None else np.load(job.settled_ns, mmap_mode="r+")[mine]
     single = partial(calls_over, job.protocol, job.address, tls, headers)
-    calls = _caller(job.caller, ProcessPart(job, sent, tls, headers, shown, single))
+    calls = _caller(job.caller, ProcessPart(job, sent, tls, headers, settled_ns, single))
     requests = in_order(sent.built, sent.order)
     gc.freeze()
     await calls.connect()
@@ -207,8 +207,8 @@ async def _carry_out(job: ClientJob, sent: SentRequests, headers: Mapping[str, s
         calls.send,
         requests,
         job.total_s,
-        due_s=None if sent.due_s is None else sent.due_s[own],
-        shown=None if job.caller is not None and job.caller.by_answer else shown,
+        due_s=None if sent.due_s is None else sent.due_s[mine],
+        settled_ns=None if job.caller is not None and job.caller.by_answer else settled_ns,
         clients=job.clients,
         first=job.first,
         step=job.step,
@@ -221,9 +221,9 @@ async def _carry_out(job: ClientJob, sent: SentRequests, headers: Mapping[str, s
     return answers
 
 
-def _caller(asked: CallerJob | None, part: ProcessPart) -> Caller:
+def _caller(job: CallerJob | None, part: ProcessPart) -> Caller:
     """The caller of the kind of traffic that has one of its own."""
-    caller: Caller = part.calls() if asked is None else resolve_name(asked.maker)(part, asked.facts)
+    caller: Caller = part.calls() if job is None else resolve_name(job.maker)(part, job.facts)
     return caller
 
 

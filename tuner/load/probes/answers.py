@@ -172,7 +172,7 @@ def unlike_config(answer: bytes, config: Any) -> list[str]:
         return []  # reported where answers are compared
     batched = config.max_batch_size > 0
     declared = {o.name: (datatype_of(o), [-1] * batched + [*o.dims]) for o in config.output}
-    found = []
+    texts = []
     for output in outputs:
         datatype, dims = declared.get(output.name, (output.datatype, [*output.shape]))
         fits = len(dims) == len(output.shape) and all(
@@ -180,8 +180,8 @@ def unlike_config(answer: bytes, config: Any) -> list[str]:
         )
         if output.datatype != datatype or not fits:
             given = f"{output.datatype} {[*output.shape[batched:]]}"
-            found.append(f"{output.name} is {given}, not {datatype} {dims[batched:]}")
-    return found
+            texts.append(f"{output.name} is {given}, not {datatype} {dims[batched:]}")
+    return texts
 
 
 def differences(
@@ -200,7 +200,7 @@ def differences(
     Both were asked the same questions; a ``tolerance`` of 0 asks for equal floats. ``by_output``
     has that of single outputs.
     """
-    found = []
+    texts = []
     within = (tolerance, by_output)
     for how, expected, given in (
         ("alone", one.alone, other.alone),
@@ -209,16 +209,16 @@ def differences(
         for number, (a, b) in enumerate(zip(expected, given, strict=True)):
             if not (a.rejected or b.rejected):
                 where = f"input {number % len(one.alone)} asked {how}"
-                found += [f"{where}: {text}" for text in _different(a, b, *within)]
+                texts += [f"{where}: {text}" for text in _different(a, b, *within)]
     for (where, a), (_, b) in zip(one.varied, other.varied, strict=True):
         if not (a.rejected or b.rejected):
-            found += [f"{where}: {text}" for text in _different(a, b, *within)]
-    return list(dict.fromkeys(found))
+            texts += [f"{where}: {text}" for text in _different(a, b, *within)]
+    return list(dict.fromkeys(texts))
 
 
 def largest_differences(one: ConfigAnswers, other: ConfigAnswers) -> dict[str, float]:
     """By output with floats, how far answers are apart, as `differences` counts it; 0s left out."""
-    found = dict[str, float]()
+    largest = dict[str, float]()
     for a, b in zip((*one.alone, *one.together), (*other.alone, *other.together), strict=True):
         for name in a.outputs.keys() & b.outputs.keys():
             was, now = a.outputs[name], b.outputs[name]
@@ -228,8 +228,8 @@ def largest_differences(one: ConfigAnswers, other: ConfigAnswers) -> dict[str, f
                 with np.errstate(all="ignore"):
                     apart = off / (sizes + sizes.mean())
                 worst = float(np.max(apart, initial=0.0, where=np.isfinite(apart)))
-                found[name] = max(found.get(name, 0.0), worst)
-    return {name: worst for name, worst in sorted(found.items()) if worst > 0.0}
+                largest[name] = max(largest.get(name, 0.0), worst)
+    return {name: worst for name, worst in sorted(largest.items()) if worst > 0.0}
 
 
 def _answer(call: Any) -> Answer:

@@ -15,7 +15,7 @@ from tuner.load.setup import Stream
 from tuner.reason import Reason
 from tuner.spec.units import digits
 
-ASKED = 30
+REQUEST_COUNT = 30
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ def ask_alone(stream: Stream, patience_s: float) -> LoneRequests:
     took_s: list[float] = []
     late = Reason.of_text("no answer in time")
     with asking(stream.target.endpoints, patience_s) as method:
-        for question in stream.questions(ASKED):
+        for question in stream.questions(REQUEST_COUNT):
             begin = time.monotonic()
             call = stream.target.future_by(method)(question, timeout=patience_s)
             try:
@@ -52,4 +52,4 @@ def ask_alone(stream: Stream, patience_s: float) -> LoneRequests:
                 break
             if reply.answer is not None:
                 took_s.append(time.monotonic() - begin)
-    return LoneRequests(ASKED, len(took_s), 1e6 * max(took_s) if took_s else None)
+    return LoneRequests(REQUEST_COUNT, len(took_s), 1e6 * max(took_s) if took_s else None)

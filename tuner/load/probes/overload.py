@@ -94,8 +94,8 @@ class Overload:
     @property
     def sentence(self) -> str:
         """For a reader; the config is "it"."""
-        asked = f"asked for {digits(self.asked_per_s, 4)}/s for {digits(self.overload_s)} s"
-        start = f"{asked}, {_percent(OVERLOAD)} of what it sustained, it answered"
+        offered = f"asked for {digits(self.asked_per_s, 4)}/s for {digits(self.overload_s)} s"
+        start = f"{offered}, {_percent(OVERLOAD)} of what it sustained, it answered"
         refused = f", {_percent(self.rejected_share)} refused" if self.rejected_share else ""
         late = (
             f"p99 {digits(self.p99_latency_us / 1e3)} ms, {_percent(self.late_share)} late{refused}"
@@ -108,8 +108,8 @@ class Overload:
         if self.rejected_share:
             kept = "were within" if self.p99_latency_us <= self.bound_us else "missed"
             yield f"Those answered {kept} {self.slo}."
-        for reason, found in self.failures.items():
-            yield f"{reason.words.capitalize()}: {found.text}."
+        for reason, failures in self.failures.items():
+            yield f"{reason.words.capitalize()}: {failures.text}."
         if self.lone is not None:
             yield f"Afterwards {self.lone.text}."
 
@@ -149,14 +149,14 @@ def overload_of(measurement: Measurement, window: Window, slo: Slo) -> Overload:
     Raises:
         LoadFailedError: It shows nothing over time, or the client could not keep up.
     """
-    own = measurement.of(slo.stream)
-    if own is None or not own.slices or own.latencies_us is None:
+    of_stream = measurement.of(slo.stream)
+    if of_stream is None or not of_stream.slices or of_stream.latencies_us is None:
         raise LoadFailedError("it has no latency of each request, so there is none over time")
     if not client_kept_up(measurement):
         raise LoadFailedError("the load generator could not keep up with the overload")
-    slices = _judged(own.slices, window, slo.bound)
-    late = int((own.latencies_us > slo.bound).sum()) + own.failed_count
-    due = own.latencies_us.size + own.failed_count
+    slices = _judged(of_stream.slices, window, slo.bound)
+    late = int((of_stream.latencies_us > slo.bound).sum()) + of_stream.failed_count
+    due = of_stream.latencies_us.size + of_stream.failed_count
     return Overload(
         capacity_per_s=measurement.load.level,
         asked_per_s=OVERLOAD * measurement.load.level,
@@ -165,12 +165,12 @@ def overload_of(measurement: Measurement, window: Window, slo: Slo) -> Overload:
         slo=str(slo),
         bound_us=slo.bound,
         served_per_s=measurement.completed_count / window.duration_s,
-        p99_latency_us=own.p99_latency_us,
+        p99_latency_us=of_stream.p99_latency_us,
         late_share=late / due,
-        rejected_share=own.rejected_count / due,
+        rejected_share=of_stream.rejected_count / due,
         recovered_after_s=recovered_after(slices, window.duration_s, slo.bound),
         slices=slices,
-        failures=own.failures,
+        failures=of_stream.failures,
     )
 
 

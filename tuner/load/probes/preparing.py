@@ -88,7 +88,7 @@ def await_first_answers(
     return replace(calls, unlike_config=unlike_config(answer, config))
 
 
-def seconds_for(asked: Sequence[tuple[Stream, int]], patience_s: float) -> float | None:
+def seconds_for(wanted: Sequence[tuple[Stream, int]], patience_s: float) -> float | None:
     """How long so many requests of each stream, sent at once, take until the last is answered.
 
     None for inputs that only perf_analyzer can send.
@@ -98,10 +98,10 @@ def seconds_for(asked: Sequence[tuple[Stream, int]], patience_s: float) -> float
         LoadFailedError: A request was refused, or not answered within ``patience_s``.
         ServerGoneError: The server died.
     """
-    questions = _built(asked)
+    questions = _built(wanted)
     if questions is None:
         return None
-    with asking(asked[0][0].target.endpoints, patience_s) as method:
+    with asking(wanted[0][0].target.endpoints, patience_s) as method:
         begin = time.monotonic()
         calls = [(t.future_by(method)(q, timeout=patience_s), t.model) for q, t in questions]
         errors = [call.exception() for call, _ in calls]
@@ -114,12 +114,12 @@ def seconds_for(asked: Sequence[tuple[Stream, int]], patience_s: float) -> float
     return took_s
 
 
-def _built(asked: Sequence[tuple[Stream, int]]) -> list[tuple[bytes, LoadTarget]] | None:
+def _built(wanted: Sequence[tuple[Stream, int]]) -> list[tuple[bytes, LoadTarget]] | None:
     """Requests, each with its target; None where only perf_analyzer can send them."""
     try:
         return [
             (question, stream.target)
-            for stream, count in asked
+            for stream, count in wanted
             for question in stream.questions(count)
         ]
     except (LoadFailedError, SpecError):
@@ -159,7 +159,7 @@ class Filling:
     ``short``: it had to end before the cache was full.
     """
 
-    asked: int
+    sent: int
     of: int
     seconds: float
     short: bool = False
@@ -169,14 +169,14 @@ class Filling:
         if not self.of:
             return "the cache is left empty: no input of this workload comes back"
         end = ", which is all there was time for" if self.short else ""
-        inputs = f"{self.asked:,} of {count_text(self.of, 'input')}"
+        inputs = f"{self.sent:,} of {count_text(self.of, 'input')}"
         return f"cache filled with {inputs} in {self.seconds:.1f} s{end}"
 
 
 def together(fillings: Sequence[Filling]) -> Filling:
     """The sum of what was done for several streams."""
     return Filling(
-        sum(filling.asked for filling in fillings),
+        sum(filling.sent for filling in fillings),
         sum(filling.of for filling in fillings),
         sum(filling.seconds for filling in fillings),
         any(filling.short for filling in fillings),
@@ -195,7 +195,7 @@ def fill(stream: Stream, seed: int, size: int | None) -> Filling:
     try:
         lists = [shape.inputs.remembered(seed) for shape in stream.shapes]
         one = stream.form.batch_size == 1
-        requests = [build(own, stream.form, MAX_STEPS) for own in lists if own and one]
+        requests = [build(tensors, stream.form, MAX_STEPS) for tensors in lists if tensors and one]
     except (LoadFailedError, SpecError):  # sequences of steps; their model cannot have a cache
         requests = []
     if not requests:
@@ -206,7 +206,9 @@ def fill(stream: Stream, seed: int, size: int | None) -> Filling:
 
 def _side_by_side(lists: Sequence[Sequence[bytes]]) -> list[bytes]:
     """All of them, each list spread over the whole length in its order."""
-    placed = [((k + 0.5) / len(own), one) for own in lists for k, one in enumerate(own)]
+    placed = [
+        ((k + 0.5) / len(requests), one) for requests in lists for k, one in enumerate(requests)
+    ]
     return [one for _, one in sorted(placed, key=itemgetter(0))]
 
 
@@ -218,19 +220,19 @@ def ask_in_order(method: Any, requests: Sequence[bytes], size: int | None) -> Fi
     """
     begin = time.monotonic()
     probes = requests[-PROBES:]
-    answer_bytes = _asked(method, probes)
+    answer_bytes = _mean_answer_bytes(method, probes)
     answers_per_s = len(probes) / (time.monotonic() - begin)
     fitting = math.inf
     if size is not None and answer_bytes:
         fitting = MARGIN * size / answer_bytes + 1
     possible = max(answers_per_s * MAX_FILLING_S, PROBES)
     count = int(min(len(requests), fitting, possible))
-    _asked(method, requests[-count:])
+    _mean_answer_bytes(method, requests[-count:])
     short = count < min(len(requests), fitting)
     return Filling(count, len(requests), time.monotonic() - begin, short)
 
 
-def _asked(method: Any, requests: Sequence[bytes]) -> float:
+def _mean_answer_bytes(method: Any, requests: Sequence[bytes]) -> float:
     """Sends all, in order; mean size of the answers in bytes."""
     calls: deque[Any] = deque()
     replies = []

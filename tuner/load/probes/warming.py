@@ -37,7 +37,7 @@ TWICE = 2
 #: Requests that are apart by no more than this share of an answer are at work at once.
 LITTLE = 0.25
 #: First calls that took so much longer than later ones are told.
-TOLD_S = 0.2
+SLOW_CALL_S = 0.2
 #: Requests so far apart, beyond the batcher's delay, meet in no batch while instances are idle. On
 #: a busy machine that takes longer, so they are about half an answer apart, but no more than this.
 APART_S, MOST_APART_S = 0.001, 0.02
@@ -81,11 +81,11 @@ class FirstCalls:
             what = "; ".join(self.unlike_config)
             unlike = f"{self.model} does not return what its config says: {what}. Triton does not "
             unlike += "check that, but clients that rely on the config fail."
-        return " ".join(filter(None, (self.not_asked, unlike)))
+        return " ".join(filter(None, (self.skipped, unlike)))
 
     @property
     def slow_sizes(self) -> Sizes:
-        return {n: c for n, c in self.sizes.items() if c.longest_s - c.usual_s > TOLD_S}
+        return {n: c for n, c in self.sizes.items() if c.longest_s - c.usual_s > SLOW_CALL_S}
 
     @property
     def slow(self) -> str:
@@ -100,12 +100,12 @@ class FirstCalls:
         )
 
     @property
-    def not_asked(self) -> str:
+    def skipped(self) -> str:
         """What was left to the load; empty where nothing was."""
         if not self.left:
             return ""
-        asked = f"{self.model} is not asked for {listed(self.left)} before the load"
-        return f"{asked} until it is steady: they take too long, or are too large"
+        start = f"{self.model} is not asked for {listed(self.left)} before the load"
+        return f"{start} until it is steady: they take too long, or are too large"
 
 
 def warm_batches(
@@ -138,8 +138,8 @@ def warm_batches(
             if not _steady(took_s):
                 left.add(size)
             else:
-                own = CallTimes(max(took_s), min(took_s), max(len(took_s) - 2, 1))
-                calls[size] = max(own, calls.get(size, own), key=lambda c: c.longest_s)
+                times = CallTimes(max(took_s), min(took_s), max(len(took_s) - 2, 1))
+                calls[size] = max(times, calls.get(size, times), key=lambda c: c.longest_s)
                 timed = [*asker.timed(question, size, form.batch_size, min(took_s))]
                 usual_s += TWICE * sum(row.seconds for row in timed) * (instances > 1)
                 rows += timed

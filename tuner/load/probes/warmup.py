@@ -79,10 +79,10 @@ def warm_up(setup: Setup, texts: Mapping[str, str], patience_s: float, note: Not
     Raises:
         TrialError: A model does not load as its config has it, or does not answer.
     """
-    asked = {s.target.model: s for s in setup.streams if s.target.model in texts}
+    streams = {s.target.model: s for s in setup.streams if s.target.model in texts}
     control = setup.site.control
-    found = (_tried(s, control, texts[m], patience_s, note) for m, s in asked.items())
-    return next(filter(None, found), None)
+    results = (_tried(s, control, texts[m], patience_s, note) for m, s in streams.items())
+    return next(filter(None, results), None)
 
 
 def _tried(
@@ -92,7 +92,7 @@ def _tried(
     slow = cold.slow_sizes
     if not slow:
         return None
-    found = WarmUp(
+    result = WarmUp(
         stream.target.model,
         tuple(sorted(slow)),
         block_for(stream, slow),
@@ -101,11 +101,11 @@ def _tried(
         load_s,
     )
     try:
-        load_s, warm = _loaded(stream, control, f"{text}\n{found.block}", patience_s, note)
+        load_s, warm = _loaded(stream, control, f"{text}\n{result.block}", patience_s, note)
     except TrialError as error:  # tritonserver 2.51 may end over samples that a model refuses
-        return replace(found, refused=error.message.rstrip("."))
+        return replace(result, refused=error.message.rstrip("."))
     first_s = max((warm.sizes[size].longest_s for size in slow if size in warm.sizes), default=0.0)
-    return replace(found, first_warm_s=first_s, load_warm_s=load_s)
+    return replace(result, first_warm_s=first_s, load_warm_s=load_s)
 
 
 def _loaded(
@@ -147,18 +147,21 @@ def _sample(
 ) -> str:
     lines = [f'    name: "{name}"', f"    batch_size: {size}"]
     lines += [f"    count: {count}"] if count > 1 else []
-    for tensor, own in dims.items():
+    for tensor, sizes in dims.items():
         kind = datatypes[tensor].replace("BYTES", "STRING")
-        value = f"data_type: TYPE_{kind} dims: {list(own)} zero_data: true"
+        value = f"data_type: TYPE_{kind} dims: {list(sizes)} zero_data: true"
         lines.append(f'    inputs {{ key: "{tensor}" value {{ {value} }} }}')
     return "\n".join(["  {", *lines, "  }"])
 
 
-def propose(text: str, found: WarmUp) -> str:
+def propose(text: str, warm_up: WarmUp) -> str:
     """A config's text with the block behind it as a comment; one that has any stays as it is."""
-    if "model_warmup" in text or not found.helps:
+    if "model_warmup" in text or not warm_up.helps:
         return text
     end = "\r\n" if "\r\n" in text else "\n"
-    told = (*wrap(f"tune: {found.sentence}", _WIDTH), "To use it, take the # from the lines below.")
-    comment = end.join(f"# {line}" for line in (*told, *found.block.splitlines()))
+    lines = (
+        *wrap(f"tune: {warm_up.sentence}", _WIDTH),
+        "To use it, take the # from the lines below.",
+    )
+    comment = end.join(f"# {line}" for line in (*lines, *warm_up.block.splitlines()))
     return f"{text}{'' if text.endswith(end) or not text else end}{comment}{end}"

@@ -53,16 +53,16 @@ def resolve(
     for _, text in misfits(model, config, shapes):
         raise SpecError(f"inputs.shapes: {text}")
     sent = [t for t in config.input if t.name in shapes or not t.optional] or config.input
-    found = {t.name: [*shapes.get(t.name, t.dims)] for t in sent}
-    if opened := {name: shape for name, shape in found.items() if -1 in shape}:
+    dims = {t.name: [*shapes.get(t.name, t.dims)] for t in sent}
+    if opened := {name: shape for name, shape in dims.items() if -1 in shape}:
         each = listed(f"{name} {shape}" for name, shape in opened.items())
-        shown = ((name, [128 if d < 0 else d for d in shape]) for name, shape in opened.items())
-        guesses = listed(f"{name}: {shape}" for name, shape in shown)
+        examples = ((name, [128 if d < 0 else d for d in shape]) for name, shape in opened.items())
+        guesses = listed(f"{name}: {shape}" for name, shape in examples)
         raise SpecError(
             f"{model} leaves the shapes of inputs open: {each}",
             f"write in the spec what your users send, e.g. inputs.shapes: {{{guesses}}}",
         )
-    return tuple(TensorShape(t.name, datatype_of(t), tuple(found[t.name])) for t in sent)
+    return tuple(TensorShape(t.name, datatype_of(t), tuple(dims[t.name])) for t in sent)
 
 
 def misfits(

@@ -98,7 +98,7 @@ class Traffic:
         return run
 
     def figures(
-        self, run: Run, number: int, window: Window, observed: Observed, found: Measurement
+        self, run: Run, number: int, window: Window, observed: Observed, measured: Measurement
     ) -> Measurement:
         """Adds figures of one stream.
 
@@ -108,12 +108,12 @@ class Traffic:
             observed: The stream's requests, as they were judged.
         """
         del run, number, window, observed
-        return found
+        return measured
 
-    def totals(self, setup: Setup, load: LoadPoint, found: Measurement) -> Measurement:
+    def totals(self, setup: Setup, load: LoadPoint, measured: Measurement) -> Measurement:
         """Adds figures of all streams together."""
         del setup, load
-        return found
+        return measured
 
     def warnings(self, answers: Answers) -> Iterator[str]:
         """What a reader must know of how requests were answered, one sentence each."""

@@ -29,8 +29,8 @@ def traffic_of(workload: Workload, streams: Sequence[Stream]) -> tuple[Traffic, 
     Raises:
         SpecError: See `Traffic.of`.
     """
-    found = [kind.of(workload, streams) for kind in TRAFFIC.values()]
-    return tuple(one for one in found if one is not None)
+    kinds = [kind.of(workload, streams) for kind in TRAFFIC.values()]
+    return tuple(one for one in kinds if one is not None)
 
 
 def unlike_perf_analyzer(

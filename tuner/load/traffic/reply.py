@@ -22,9 +22,9 @@ def outputs_in(answer: bytes) -> dict[str, npt.NDArray[Any]]:
     try:
         response = service_pb2.ModelInferResponse.FromString(answer)
         result = InferResult(response)
-        found = {output.name: result.as_numpy(output.name) for output in response.outputs}
+        outputs = {output.name: result.as_numpy(output.name) for output in response.outputs}
     except Exception as error:  # whatever protobuf, struct and NumPy raise for bytes of a stranger
         raise UnreadableAnswerError(f"the answer cannot be read: {error}") from error
-    if lacking := [name for name, values in found.items() if values is None]:
+    if lacking := [name for name, values in outputs.items() if values is None]:
         raise UnreadableAnswerError(f"the answer cannot be read: {lacking[0]} has no contents")
-    return found
+    return outputs

@@ -70,9 +70,9 @@ def read_requests(
             wrong.append(((k,), "a sequence of no requests"))
         else:
             for place, request in _requests_of(k, entry):
-                contents, told = read_entry(request, tensors, all_known=all_known)
+                contents, mistakes = read_entry(request, tensors, all_known=all_known)
                 entries.append(contents)
-                wrong += [(place, listed(told, "; "))] if told else []
+                wrong += [(place, listed(mistakes, "; "))] if mistakes else []
     if wrong:
         at = _Places(path)
         raise FindingsError([_mistake(at, place, text, nested=nested) for place, text in wrong])
@@ -138,8 +138,8 @@ class _Places:
 
 
 def _after_space(text: str, at: int) -> int:
-    found = _SPACE.match(text, at)
-    return at if found is None else found.end()
+    match = _SPACE.match(text, at)
+    return at if match is None else match.end()
 
 
 def data_of(path: Path, hint: str = "") -> Any:
@@ -166,7 +166,7 @@ def read_entry(
     """Its contents, and what is wrong with it."""
     if not isinstance(entry, dict):
         return {}, ["not one request, with its inputs by name"]
-    found, names = dict[str, Content](), [tensor.name for tensor in tensors]
+    contents, names = dict[str, Content](), [tensor.name for tensor in tensors]
     wrong = [
         f"{name} is no input of the model{in_brackets(name, names)}"
         for name in entry
@@ -175,14 +175,14 @@ def read_entry(
     for tensor in tensors:
         try:
             if tensor.name in entry:
-                found[tensor.name] = _content(entry[tensor.name], tensor)
+                contents[tensor.name] = _content(entry[tensor.name], tensor)
             elif not tensor.optional:
                 wrong.append(f"it has no {tensor.name}")
         except struct.error:
             wrong.append(f"{tensor.name}: b64 is no texts, each after its length in four bytes")
         except (ValueError, TypeError, OverflowError) as error:
             wrong.append(f"{tensor.name}: {error}")
-    return found, wrong
+    return contents, wrong
 
 
 def _content(given: Any, tensor: TensorShape) -> Content:
@@ -203,9 +203,9 @@ def _content(given: Any, tensor: TensorShape) -> Content:
     raw = _raw(content, tensor.datatype) if values else base64.b64decode(content["b64"])
     one_bytes = content_bytes(TensorShape("", tensor.datatype, ()), 0)
     strings = tensor.datatype == "BYTES"
-    held = len(deserialize_bytes_tensor(raw)) if strings else len(raw) / one_bytes
-    if held != math.prod(shape):
-        raise ValueError(f"{held:.15g} values, where {[*shape]} is expected")
+    count = len(deserialize_bytes_tensor(raw)) if strings else len(raw) / one_bytes
+    if count != math.prod(shape):
+        raise ValueError(f"{count:.15g} values, where {[*shape]} is expected")
     return Content(tuple(shape), raw)
 
 

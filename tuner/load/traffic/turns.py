@@ -50,5 +50,5 @@ def _drawn(shares: Sequence[float], places: npt.NDArray[np.float64]) -> Order:
 
 def in_order(built: Sequence[Sequence[bytes]], order: npt.NDArray[np.int64]) -> list[bytes]:
     """Requests in the order of turns; each one's own are used again and again."""
-    own = [cycle(requests) for requests in built]
-    return [next(own[number]) for number in order.tolist()]
+    by_stream = [cycle(requests) for requests in built]
+    return [next(by_stream[number]) for number in order.tolist()]

@@ -98,18 +98,18 @@ def _over_http(
         for name, tensor in tensors.items()
     ]
     parameters = {"binary_data_output": True} | ({"priority": p} if (p := form.priority) else {})
-    told = json.dumps({"inputs": inputs, "parameters": parameters}).encode()
+    header = json.dumps({"inputs": inputs, "parameters": parameters}).encode()
     body = b"" if lay else b"".join(tensor.raw for tensor in tensors.values())
     lines = (
         f"POST /v2/models/{quote(form.model)}/infer HTTP/1.1",
         *head,
         "Content-Type: application/octet-stream",
-        f"Inference-Header-Content-Length: {len(told)}",
-        f"Content-Length: {len(told) + len(body)}",
+        f"Inference-Header-Content-Length: {len(header)}",
+        f"Content-Length: {len(header) + len(body)}",
         "",
         "",
     )
-    return "\r\n".join(lines).encode() + told + body
+    return "\r\n".join(lines).encode() + header + body
 
 
 WRITERS = {Protocol.GRPC: _over_grpc, Protocol.HTTP: _over_http}

@@ -63,7 +63,7 @@ class SloLost:
         self._due_s = np.sort(np.concatenate(list(due.values())))
         bounds = tuple(b for b in window.bounds if any(map(b.holds_for, due)))
         self._window = replace(window, bounds=bounds)
-        self._allowed = sum(_allowed(window, stream, own) for stream, own in due.items())
+        self._allowed = sum(_allowed(window, stream, due_s) for stream, due_s in due.items())
         self._answered = answered
         self._clock = clock
         self._before: int | None = None  # the counter before the load
@@ -125,8 +125,8 @@ class TooManyLate:
             return False
         at_s, answered_s = seen
         known = {
-            name: decided_us(self._due[name], own, self._window, at_s)
-            for name, own in answered_s.items()
+            name: decided_us(self._due[name], times_s, self._window, at_s)
+            for name, times_s in answered_s.items()
         }
         answered = int(np.isfinite(answered_s[""]).sum())
         return _may_end(self._window, at_s, answered) and is_lost(known, self._due, self._window)

@@ -42,7 +42,9 @@ from tuner.spec.units import digits, digits_beside
 #: Bits of NVML's clock event reasons (nvml.h). A card under full load lives at its power cap
 #: (0x4), which is no disturbance: it would be there again in the next measurement.
 _IDLE = 0x1
-_HELD_DOWN = 0x8 | 0x20 | 0x40 | 0x80  # slowdown, too hot (driver's or card's view), power brake
+_THROTTLE_REASONS = (
+    0x8 | 0x20 | 0x40 | 0x80
+)  # slowdown, too hot (driver's or card's view), power brake
 #: Stalls longer than this part of the SLO are seen, but none shorter than a scheduler's slice.
 PART_OF_SLO, LEAST_S = 0.1, 0.005
 #: The thread sleeps for as long as the shortest stall, at most so long.
@@ -60,7 +62,7 @@ class MachineReading:
 
     Attributes:
         processes_s: Spent by processes, ours and others; interrupts belong to none.
-        ours_s: Spent by our own processes, see `OwnProcesses`; None when the server is not
+        ours_s: Spent by our own processes, see `TunerProcesses`; None when the server is not
             among them.
         server_bytes: Memory of the server's; likewise.
         stolen_s: Given to other guests by the hypervisor.
@@ -82,7 +84,7 @@ class MachineReading:
 SERVER_NAME = "tritonserver"
 
 
-class OwnProcesses:
+class TunerProcesses:
     """The calling process and its descendants, and with ``containers`` those of our containers.
 
     To list a process's children psutil reads about every process of the machine, 25 us each:
@@ -93,7 +95,7 @@ class OwnProcesses:
     def __init__(self, *, containers: bool = False) -> None:
         self._ours = {os.getpid(): psutil.Process()}
         self._servers: set[int] = set()
-        self._asked: set[int] = set()  # whether they are servers
+        self._checked: set[int] = set()  # whether they are servers
         self._others: set[int] = set()
         self._containers = containers
         self._seen_inside = False
@@ -130,16 +132,16 @@ class OwnProcesses:
     def _find_servers(self) -> None:
         self._servers &= self._ours.keys()
         parents = dict[int, int]()
-        for pid in self._ours.keys() - self._asked:
+        for pid in self._ours.keys() - self._checked:
             with suppress(psutil.NoSuchProcess):
                 if self._ours[pid].name() == SERVER_NAME:
                     self._servers.add(pid)
                 else:
                     parents[pid] = self._ours[pid].ppid()
-        self._asked = {*self._ours}
-        while found := {pid for pid, parent in parents.items() if parent in self._servers}:
-            self._servers |= found
-            parents = {pid: parent for pid, parent in parents.items() if pid not in found}
+        self._checked = {*self._ours}
+        while new := {pid for pid, parent in parents.items() if parent in self._servers}:
+            self._servers |= new
+            parents = {pid: parent for pid, parent in parents.items() if pid not in new}
 
     def _look(self) -> None:
         present = set(psutil.pids())
@@ -152,8 +154,8 @@ class OwnProcesses:
                     self._seen_inside = True
                 else:
                     parents[pid] = psutil.Process(pid).ppid()
-        while found := {pid for pid, parent in parents.items() if parent in self._ours}:
-            for pid in found:
+        while processes := {pid for pid, parent in parents.items() if parent in self._ours}:
+            for pid in processes:
                 del parents[pid]
                 with suppress(psutil.NoSuchProcess):
                     self._ours[pid] = psutil.Process(pid)
@@ -161,14 +163,14 @@ class OwnProcesses:
 
 
 def read_machine(
-    ours: OwnProcesses | None, quota: Quota | None = None, cpus: Collection[int] = ()
+    ours: TunerProcesses | None, quota: Quota | None = None, cpus: Collection[int] = ()
 ) -> MachineReading:
     """Reads it now; ``ours`` only where the server's processes are known.
 
     ``quota``: what the server's processes are held to, where that is this process's own.
     ``cpus``: those that they use, where these are not all: what happens on others is no matter.
     """
-    own = None if ours is None else ours.cpu_s()
+    our_cpu_s = None if ours is None else ours.cpu_s()
     every = psutil.cpu_times(percpu=True) if cpus else [psutil.cpu_times()]
     counted = [times for cpu, times in enumerate(every) if not cpus or cpu in cpus]
 
@@ -183,7 +185,7 @@ def read_machine(
         idle_s=idle_s + waiting,
         processes_s=processes,
         stolen_s=stolen,
-        ours_s=own,
+        ours_s=our_cpu_s,
         load_1m=os.getloadavg()[0],
         governor=read_governor(),
         throttling=None if quota is None else quota.throttling(),
@@ -226,11 +228,11 @@ class GpuClocks:
 
     Attributes:
         lowest_mhz: SM clock of the slowest one.
-        held_down: Heat or a power fault holds some GPU's clocks down.
+        throttled: Heat or a power fault holds some GPU's clocks down.
     """
 
     lowest_mhz: float
-    held_down: bool
+    throttled: bool
 
 
 ReadClocks = Callable[[], GpuClocks | None]
@@ -258,7 +260,7 @@ def _clocks(nvml: Any, gpus: Gpus) -> GpuClocks | None:
         if not why & _IDLE:
             clocks.append(float(clock))
             reasons |= why
-    return GpuClocks(min(clocks), bool(reasons & _HELD_DOWN)) if clocks else None
+    return GpuClocks(min(clocks), bool(reasons & _THROTTLE_REASONS)) if clocks else None
 
 
 @dataclass

@@ -22,9 +22,9 @@ from tuner.load.watch.machine import (
     NOT_WATCHED,
     GpuClocks,
     MachineReading,
-    OwnProcesses,
     ReadClocks,
     Stalls,
+    TunerProcesses,
     cpu_use,
     gpu_clocks,
     quiet_percent,
@@ -125,8 +125,8 @@ class Sampler:
         """
         if not (window.quiet_only and self._samples):
             return ()
-        whole = self._samples[0].time_ns, self._samples[-1].time_ns
-        if (self.stalls.percent(*whole) or 0.0) <= quiet_percent(window.tightest):
+        period = self._samples[0].time_ns, self._samples[-1].time_ns
+        if (self.stalls.percent(*period) or 0.0) <= quiet_percent(window.tightest):
             return ()
         if stopped_ns is not None:
             raise UndecidedError("ended early, perhaps because the machine stood still")
@@ -147,7 +147,7 @@ class Sampler:
         self._cpus = cpus
         cores = None if remote else len(cpus) or psutil.cpu_count()
         in_container = self._place is Place.CONTAINER
-        ours = None if remote else OwnProcesses(containers=in_container)
+        ours = None if remote else TunerProcesses(containers=in_container)
         with nullcontext(lambda: None) if remote else gpu_clocks(self._gpus) as clocks:
             due = time.monotonic()
             while True:
@@ -156,7 +156,7 @@ class Sampler:
                 if self._stop.wait(due - time.monotonic()):
                     return
 
-    def _sample(self, ours: OwnProcesses | None, clocks: ReadClocks, cores: int | None) -> Sample:
+    def _sample(self, ours: TunerProcesses | None, clocks: ReadClocks, cores: int | None) -> Sample:
         statistics = self._snapshot()
         taken_ns = time.time_ns()
         metrics, machine = self._scrape(), read_machine(ours, self.quota, self._cpus)
@@ -173,7 +173,7 @@ def server_statistics(
         return {}
     first, last = samples[0].statistics, samples[-1].statistics
     counted = {model: statistics_between(first[model], last[model]) for model in models}
-    return {model: found for model, found in counted.items() if found is not None}
+    return {model: statistics for model, statistics in counted.items() if statistics is not None}
 
 
 def statistics_between(
@@ -227,7 +227,7 @@ def host_use(
     on_gpus = [sum(used for used, _ in s.gpu_memory.values()) for s in samples if s.gpu_memory]
     evictions = _sums(readings, "nv_cache_num_evictions")
     entries = _sums(readings, "nv_cache_num_entries")
-    waiting = [found for m in readings if (found := pending_requests(m, models))]
+    waiting = [pending for m in readings if (pending := pending_requests(m, models))]
     return HostUse(
         **cpu_use(before, after),
         stalled_percent=stalls.percent(samples[0].time_ns, samples[-1].time_ns),
@@ -244,7 +244,7 @@ def host_use(
         gpu_utilization=_mean([v for m in readings for v in m.values("nv_gpu_utilization")]),
         gpu_power_w=_mean(_sums(readings, "nv_gpu_power_usage")),
         gpu_clock_mhz=min((g.lowest_mhz for g in gpus), default=None),
-        gpu_throttled=any(g.held_down for g in gpus) if gpus else None,
+        gpu_throttled=any(g.throttled for g in gpus) if gpus else None,
         cache_utilization=utilization[-1] if utilization else None,
         cache_entries=int(entries[-1]) if entries else None,
         cache_evictions=int(evictions[-1] - evictions[0]) if evictions else None,

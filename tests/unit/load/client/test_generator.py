@@ -204,17 +204,22 @@ class TestOpenLoop:
         assert found.end_ns > found.answered_ns.max()
 
     def test_outcome_of_each_run_is_printed_meanwhile(self, play: Play) -> None:
-        shown = np.zeros(8, np.int64)
+        settled_ns = np.zeros(8, np.int64)
 
         async def run() -> Answers:
             send = replying(iter([FINE, FULL, None, FINE]), [])
-            own = {"due_s": np.arange(4) * 0.010, "shown": shown[1::2], "first": 1, "step": 2}
+            own = {
+                "due_s": np.arange(4) * 0.010,
+                "settled_ns": settled_ns[1::2],
+                "first": 1,
+                "step": 2,
+            }
             return await Loop(send, [b"a"], 0.1, **own).run()
 
         found = play(run())
-        assert shown[::2].tolist() == [0, 0, 0, 0]
-        assert shown[[3, 5]].tolist() == [GONE, 0]
-        assert (np.diff(shown[[1, 7]]) == np.diff(found.answered_ns[[0, 3]])).all()
+        assert settled_ns[::2].tolist() == [0, 0, 0, 0]
+        assert settled_ns[[3, 5]].tolist() == [GONE, 0]
+        assert (np.diff(settled_ns[[1, 7]]) == np.diff(found.answered_ns[[0, 3]])).all()
 
     def test_refusals_are_distinguished_and_never_sent_again(self, play: Play) -> None:
         found, seen = sent(play, [FINE, FULL, BROKEN, FINE])
@@ -369,7 +374,7 @@ def test_all_processes_of_a_run_read_the_same_requests(
 
 
 def test_jobs_and_answers_survive_their_files(tmp_path: Path) -> None:
-    files = {name: tmp_path / name for name in ("answers", "ready", "begin", "shown")}
+    files = {name: tmp_path / name for name in ("answers", "ready", "begin", "settled_ns")}
     asked = CallerJob("toy:caller", {"ids": [None, "texts"]}, one_process=True)
     job = ClientJob("127.0.0.1:1", caller=asked, total_s=3.0, protocol=Protocol.HTTP, **files)
     assert ClientJob.from_json(json.loads(json.dumps(job.to_json()))) == job

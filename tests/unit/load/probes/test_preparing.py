@@ -41,13 +41,13 @@ class FakeModel:
     """Answers when it is asked for the result, or raises an error instead."""
 
     def __init__(self, error: FakeRpcError | None = None) -> None:
-        self.asked: list[bytes] = []
+        self.sent: list[bytes] = []
         self.in_flight = self.most_in_flight = 0
         self.error = error
 
     def future(self, request: bytes, timeout: float) -> FakeModel:
         assert timeout > 0
-        self.asked.append(request)
+        self.sent.append(request)
         self.in_flight += 1
         self.most_in_flight = max(self.most_in_flight, self.in_flight)
         return self
@@ -68,20 +68,20 @@ class FakeModel:
 
 
 def asked_after_the_probes(model: FakeModel) -> Sequence[bytes]:
-    return model.asked[PROBES:]
+    return model.sent[PROBES:]
 
 
 def test_first_calls_use_as_many_of_the_last_inputs_as_fit_in_order() -> None:
     model = FakeModel()
     found = ask_in_order(model, REQUESTS, size=200 * len(ANSWER))
-    assert (found.asked, found.of, found.short) == (int(MARGIN * 200) + 1, 1000, False)
-    assert asked_after_the_probes(model) == REQUESTS[-found.asked :]
+    assert (found.sent, found.of, found.short) == (int(MARGIN * 200) + 1, 1000, False)
+    assert asked_after_the_probes(model) == REQUESTS[-found.sent :]
 
 
 @pytest.mark.parametrize("size", [None, 1 << 40])
 def test_all_requests_are_sent_where_they_fit(size: int | None) -> None:
     model = FakeModel()
-    assert ask_in_order(model, REQUESTS, size).asked == 1000
+    assert ask_in_order(model, REQUESTS, size).sent == 1000
     assert asked_after_the_probes(model) == REQUESTS
     assert model.most_in_flight == IN_FLIGHT
 
@@ -94,7 +94,7 @@ def test_slow_model_gets_first_calls_while_time_is_left(
     monkeypatch.setattr(preparing.time, "monotonic", lambda: next(moments))
     model = FakeModel()
     found = ask_in_order(model, REQUESTS, size=None)
-    assert found == Filling(asked=100, of=1000, seconds=20.0, short=True)
+    assert found == Filling(sent=100, of=1000, seconds=20.0, short=True)
 
 
 @pytest.mark.parametrize("code", [grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED])
@@ -112,7 +112,7 @@ def test_a_server_that_is_gone_is_no_empty_cache(code: grpc.StatusCode) -> None:
     ],
 )
 def test_what_the_model_refuses_is_passed_over(error: FakeRpcError) -> None:
-    assert ask_in_order(FakeModel(error), REQUESTS, size=1000).asked == 1000
+    assert ask_in_order(FakeModel(error), REQUESTS, size=1000).sent == 1000
 
 
 def test_without_repeated_inputs_nothing_is_probed(tmp_path: Path) -> None:
@@ -120,4 +120,4 @@ def test_without_repeated_inputs_nothing_is_probed(tmp_path: Path) -> None:
     inputs = DrawnInputs(RandomInputs(kind="random"), [TensorShape("x", "FP32", (4,))])
     nowhere = LoadTarget("m", Endpoints("nowhere:1", "nowhere:2", None))
     found = fill(Stream("m", nowhere, FORM, (ShapedInputs(inputs),)), seed=1, size=1000)
-    assert (found.asked, found.of) == (0, 0)
+    assert (found.sent, found.of) == (0, 0)

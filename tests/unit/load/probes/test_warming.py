@@ -116,13 +116,13 @@ def test_size_with_a_slow_second_call_is_repeated_until_fast(ask: Any, instances
     assert Counter(model.asked) == {n: 4 * instances + timed.get(n, 0) for n in range(1, 17)}
     assert sorted(found.slow_sizes) == [*range(1, 17)]
     assert found.slow_sizes[1].longest_s == pytest.approx(0.7, abs=0.05)
-    assert not found.not_asked
+    assert not found.skipped
 
 
 def test_fast_model_gets_two_first_calls_per_size(ask: Any) -> None:
     model = FakeModel({})
     found = ask(model, 16)
-    assert found.slow == found.not_asked == ""
+    assert found.slow == found.skipped == ""
     assert Counter(model.asked) == dict.fromkeys(range(1, 17), 2)
     assert model.now_s == pytest.approx(32 * 0.004)
 

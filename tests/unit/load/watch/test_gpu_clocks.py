@@ -63,20 +63,20 @@ def read(
 
 def test_the_slowest_working_card_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     nvml = FakeNvml([(1980, 0), (1700, POWER_CAP), (345, IDLE), None])
-    assert read(monkeypatch, nvml) == GpuClocks(1700.0, held_down=False)
+    assert read(monkeypatch, nvml) == GpuClocks(1700.0, throttled=False)
 
 
 def test_only_the_cards_of_the_server_count(monkeypatch: pytest.MonkeyPatch) -> None:
     nvml = FakeNvml([(1980, 0), (1200, HOT)])
-    assert read(monkeypatch, nvml, (0,)) == GpuClocks(1980.0, held_down=False)
-    assert read(monkeypatch, nvml, (1,)) == GpuClocks(1200.0, held_down=True)
+    assert read(monkeypatch, nvml, (0,)) == GpuClocks(1980.0, throttled=False)
+    assert read(monkeypatch, nvml, (1,)) == GpuClocks(1200.0, throttled=True)
     assert read(monkeypatch, nvml, "none") is None
 
 
 @pytest.mark.parametrize("reason", [SLOWDOWN, HOT, HOT | POWER_CAP, 0x40, 0x80])
 def test_heat_and_faults_hold_clocks_down(monkeypatch: pytest.MonkeyPatch, reason: int) -> None:
     found = read(monkeypatch, FakeNvml([(1980, 0), (1200, reason)]))
-    assert found == GpuClocks(1200.0, held_down=True)
+    assert found == GpuClocks(1200.0, throttled=True)
 
 
 @pytest.mark.parametrize(

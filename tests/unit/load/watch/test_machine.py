@@ -14,7 +14,7 @@ from builders.measurements import synthetic_measurement
 from tuner.load.validity import warnings_about
 from tuner.load.watch.machine import (
     MachineReading,
-    OwnProcesses,
+    TunerProcesses,
     cpu_use,
     disturbances,
     quota_use,
@@ -85,7 +85,7 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> FakeMachine:
 
 @pytest.mark.usefixtures("fake")
 def test_cpu_time_covers_the_process_tree_with_ended_processes() -> None:
-    found = read_machine(OwnProcesses())
+    found = read_machine(TunerProcesses())
     assert found.ours_s == 24.0 + 7.0 + 11.0
     assert found.processes_s == 160.0  # no interrupts
     assert (found.total_s, found.idle_s, found.stolen_s) == (400.0, 220.0, 10.0)
@@ -94,14 +94,14 @@ def test_cpu_time_covers_the_process_tree_with_ended_processes() -> None:
 
 @pytest.mark.usefixtures("fake")
 def test_memory_is_that_of_the_server_and_its_children_without_what_they_share() -> None:
-    assert OwnProcesses().server_bytes() is None
-    ours = OwnProcesses()
+    assert TunerProcesses().server_bytes() is None
+    ours = TunerProcesses()
     ours.cpu_s()
     assert ours.server_bytes() == 1000 * (ROOT + SERVER) - (SERVER + STUB)
 
 
 def test_parents_are_read_of_new_processes_only(fake: FakeMachine) -> None:
-    ours = OwnProcesses()
+    ours = TunerProcesses()
     ours.cpu_s()
     fake.asked.clear()
     assert ours.cpu_s() == 42.0
@@ -113,7 +113,7 @@ def test_parents_are_read_of_new_processes_only(fake: FakeMachine) -> None:
 
 
 def test_a_process_that_ended_counts_no_more(fake: FakeMachine) -> None:
-    ours = OwnProcesses()
+    ours = TunerProcesses()
     ours.cpu_s()
     del fake.table[STUB]
     assert ours.cpu_s() == 31.0
@@ -125,7 +125,7 @@ def test_a_process_that_ends_while_it_is_looked_at(
     fake: FakeMachine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(psutil, "pids", lambda: [*fake.table, 777])
-    assert OwnProcesses().cpu_s() == 42.0
+    assert TunerProcesses().cpu_s() == 42.0
 
 
 @pytest.mark.usefixtures("fake")
@@ -148,21 +148,21 @@ def test_the_processes_of_our_container_are_ours(
         mine = pid in (CONTAINER, WORKER)
         (tmp_path / str(pid) / "cgroup").write_text(group if mine else "0::/user.slice\n")
     monkeypatch.setattr(process, "_PROC", tmp_path)
-    elsewhere = OwnProcesses(containers=True)
+    elsewhere = TunerProcesses(containers=True)
     assert elsewhere.cpu_s() is None  # none of ours: all others would seem to disturb
     with process.tracked_container(ID):
-        assert OwnProcesses(containers=True).cpu_s() == 52.0
-        assert OwnProcesses().cpu_s() == 42.0
-    assert OwnProcesses(containers=True).cpu_s() is None
+        assert TunerProcesses(containers=True).cpu_s() == 52.0
+        assert TunerProcesses().cpu_s() == 42.0
+    assert TunerProcesses(containers=True).cpu_s() is None
 
 
 def test_an_engine_that_shows_no_processes_here_leaves_ours_unknown() -> None:
     with process.tracked_container(ID):
-        assert read_machine(OwnProcesses(containers=True)).ours_s is None
+        assert read_machine(TunerProcesses(containers=True)).ours_s is None
 
 
 def test_this_machine_can_be_read() -> None:
-    ours = OwnProcesses()
+    ours = TunerProcesses()
     before, after = read_machine(ours), read_machine(ours)
     assert before.ours_s is not None
     assert after.ours_s is not None
@@ -261,5 +261,5 @@ def test_load_on_other_cpus_is_ignored_where_the_server_has_separate_ones(
 ) -> None:
     each = [SimpleNamespace(user=10.0 * (cpu + 1), system=1.0, idle=5.0) for cpu in range(3)]
     monkeypatch.setattr(psutil, "cpu_times", lambda percpu=False: each if percpu else None)
-    found = read_machine(OwnProcesses(), cpus={0, 2})
+    found = read_machine(TunerProcesses(), cpus={0, 2})
     assert (found.processes_s, found.idle_s, found.total_s) == (42.0, 10.0, 52.0)

@@ -185,7 +185,7 @@ def test_others_are_unknown_where_the_server_is_not_our_child() -> None:
 
 
 def test_gpus_are_as_bad_as_the_worst_moment() -> None:
-    clocks = [GpuClocks(1980.0, held_down=False), None, GpuClocks(1200.0, held_down=True)]
+    clocks = [GpuClocks(1980.0, throttled=False), None, GpuClocks(1200.0, throttled=True)]
     samples = [Sample(i, {"m": BEFORE}, None, machine(i), c) for i, c in enumerate(clocks)]
     found = host_use(samples, ["m"])
     assert (found.gpu_clock_mhz, found.gpu_throttled) == (1200.0, True)

@@ -60,11 +60,11 @@ class Decoupled(Traffic):
         return replace(run, answers=until_first(run.answers, which))
 
     def figures(
-        self, run: Run, number: int, window: Window, observed: Observed, found: Measurement
+        self, run: Run, number: int, window: Window, observed: Observed, measured: Measurement
     ) -> Measurement:
         """Adds what requests got until the first response and the last."""
         if not run.streams[number].target.streamed:
-            return found
+            return measured
         plain = run.as_answered
         part = plain.part([number])
         begun = replace(part, answers=until_first(part.answers))
@@ -74,9 +74,9 @@ class Decoupled(Traffic):
         )
         seconds = seconds_of(last.quiet)
         return replace(
-            found,
+            measured,
             completed_count=last.answered_count,
-            throughput_infer_per_s=last.answered_count * found.batch_size / seconds,
+            throughput_infer_per_s=last.answered_count * measured.batch_size / seconds,
             mean_in_flight=last.mean_in_flight,
             responses=response_figures(part.answers, first, last),
         )

@@ -62,7 +62,7 @@ class ResponseRecord:
         self._failed: set[int] = set()  # which may yet be answered, to no avail
         self._doubled: set[int] = set()
 
-    def asked(self, *, streamed: bool = True) -> int:
+    def add_request(self, *, streamed: bool = True) -> int:
         """The number of the request that is sent now; not ``streamed``: it is answered once."""
         number = len(self._first_ns)
         self._first_ns.append(0)
@@ -130,20 +130,20 @@ class ResponseRecord:
         """
         unsent = answers.numbers.size - len(self._first_ns)
         first_ns, last_ns, counts = (
-            np.append(np.array(own, np.int64), np.zeros(unsent, np.int64))
-            for own in (self._first_ns, self._last_ns, self._counts)
+            np.append(np.array(recorded, np.int64), np.zeros(unsent, np.int64))
+            for recorded in (self._first_ns, self._last_ns, self._counts)
         )
         outcomes, answered_ns = answers.outcomes.copy(), answers.answered_ns.copy()
-        told_ns = np.where(last_ns > 0, last_ns + offset_ns, answers.sent_ns)
+        ended_ns = np.where(last_ns > 0, last_ns + offset_ns, answers.sent_ns)
         done = outcomes == Outcome.ANSWERED
         latest_ns = int(answers.sent_ns[done].max(initial=0)) - silence_ns
         passed_over = (outcomes == Outcome.UNANSWERED) & (answers.sent_ns < latest_ns)
         outcomes[passed_over & (first_ns == 0) & (counts != _ONCE)] = Outcome.INCOMPLETE
         incomplete = outcomes == Outcome.INCOMPLETE
-        answered_ns[incomplete] = told_ns[incomplete]
+        answered_ns[incomplete] = ended_ns[incomplete]
         doubled = np.array(sorted(self._doubled), np.int64)
         outcomes[doubled] = Outcome.DOUBLED
-        answered_ns[doubled] = np.maximum(answered_ns[doubled], told_ns[doubled])
+        answered_ns[doubled] = np.maximum(answered_ns[doubled], ended_ns[doubled])
         return replace(
             answers,
             outcomes=outcomes,
@@ -183,7 +183,7 @@ _BROKEN = {
 
 def warnings_of(outcomes: Sequence[int] | npt.NDArray[np.int8]) -> Iterator[str]:
     """A sentence for each way in which a decoupled model broke its word."""
-    found = np.asarray(outcomes)
+    values = np.asarray(outcomes)
     for outcome, what in _BROKEN.items():
-        if count := int((found == outcome).sum()):
-            yield f"{count:,} of {count_text(found.size, 'request')} {what}."
+        if count := int((values == outcome).sum()):
+            yield f"{count:,} of {count_text(values.size, 'request')} {what}."

@@ -35,16 +35,16 @@ def numbered(request: bytes, number: int) -> bytes:
 def response_of(message: bytes, at_ns: int) -> Response:
     """Reads what came through a stream; what is no response belongs to no request."""
     try:
-        told = service_pb2.ModelStreamInferResponse.FromString(message)
+        response = service_pb2.ModelStreamInferResponse.FromString(message)
     except DecodeError as error:
         return Response(None, at_ns, error=f"the response cannot be read: {error}")
-    answer = told.infer_response
+    answer = response.infer_response
     return Response(
         int(answer.id) if answer.id.isdecimal() and len(answer.id) <= _MOST_DIGITS else None,
         at_ns,
         final=answer.parameters[_FINAL].bool_param,
         empty=not answer.outputs,
-        error=told.error_message,
+        error=response.error_message,
     )
 
 
@@ -66,7 +66,7 @@ class StreamedCall:
         self._answer = b""
         self._error: Exception | None = None
         self._code, self._words = grpc.StatusCode.OK, ""
-        message = iter([numbered(request, self._record.asked())])
+        message = iter([numbered(request, self._record.add_request())])
         self._call = channel.stream_stream(INFER)(message, timeout=timeout, metadata=metadata)
         Thread(target=self._hear, daemon=True).start()
 

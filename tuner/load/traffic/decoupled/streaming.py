@@ -50,7 +50,7 @@ class StreamedCalls(GrpcCalls):
 
     Args:
         questions: What the requests are made of, in the order in which they are sent; repeated.
-        shown: See `ClientJob.shown`; of these requests.
+        settled_ns: See `ClientJob.settled_ns`; of these requests.
         silence_s: A begun answer is given up after so long without a response.
     """
 
@@ -60,12 +60,12 @@ class StreamedCalls(GrpcCalls):
         tls: Tls | None,
         headers: Mapping[str, str],
         questions: Sequence[Question],
-        shown: npt.NDArray[np.int64] | None,
+        settled_ns: npt.NDArray[np.int64] | None,
         silence_s: float = SILENCE_S,
     ) -> None:
         super().__init__(address, tls, headers)
         self._questions = questions
-        self._shown = shown
+        self._settled_ns = settled_ns
         self._silence_ns = round(silence_s * 1e9)
         self._record = ResponseRecord()
         self._dones: dict[int, Done] = {}
@@ -81,7 +81,7 @@ class StreamedCalls(GrpcCalls):
     def send(self, request: bytes, done: Done) -> None:
         number = len(self._record)
         streamed = self._question(number).streamed
-        self._record.asked(streamed=streamed)
+        self._record.add_request(streamed=streamed)
         if not streamed:
             super().send(request, partial(self._over, number, done))
             return
@@ -112,13 +112,13 @@ class StreamedCalls(GrpcCalls):
     def _over(self, number: int, done: Done, outcome: Outcome, words: str) -> None:
         if outcome is Outcome.ANSWERED:
             self._show(number)
-        elif self._shown is not None:
-            self._shown[number] = GONE
+        elif self._settled_ns is not None:
+            self._settled_ns[number] = GONE
         done(outcome, words)
 
     def _show(self, number: int) -> None:
-        if self._shown is not None and not self._shown[number]:
-            self._shown[number] = time.monotonic_ns()
+        if self._settled_ns is not None and not self._settled_ns[number]:
+            self._settled_ns[number] = time.monotonic_ns()
 
     def _end(self, ending: ResponseEnd | None) -> None:
         if ending is not None:
@@ -141,10 +141,10 @@ class StreamedCalls(GrpcCalls):
 
     def _hear(self, response: Response) -> None:
         ending = self._record.heard(response)
-        asked = -1 if response.number is None else response.number
-        until_first = asked in self._dones and self._question(asked).until_first
-        if until_first and self._record.has_begun(asked):
-            self._show(asked)
+        number = -1 if response.number is None else response.number
+        until_first = number in self._dones and self._question(number).until_first
+        if until_first and self._record.has_begun(number):
+            self._show(number)
         self._end(ending)
 
     async def _watch(self) -> None:
@@ -156,7 +156,10 @@ class StreamedCalls(GrpcCalls):
 
 def streamed_calls(part: ProcessPart, facts: Mapping[str, Any]) -> StreamedCalls:
     """The caller of a load with decoupled models."""
-    kinds = [Question(*own) for own in zip(facts["streamed"], facts["until_first"], strict=True)]
+    kinds = [
+        Question(*facts_of)
+        for facts_of in zip(facts["streamed"], facts["until_first"], strict=True)
+    ]
     questions = [kinds[place] for place in part.places]
     to = part.job.address, part.tls, part.headers
-    return StreamedCalls(*to, questions, part.shown, facts["silence_s"])
+    return StreamedCalls(*to, questions, part.settled_ns, facts["silence_s"])

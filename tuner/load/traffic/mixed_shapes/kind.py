@@ -39,13 +39,13 @@ class MixedShapes(Traffic):
         """Draws the shape of each request; a stream's own do not hang on the others."""
         shapes = np.zeros_like(plan.order)
         for number, stream in enumerate(streams):
-            mine, own = plan.order == number, seeds.of_stream(seed, stream.name, streams)
+            mine, stream_seed = plan.order == number, seeds.of_stream(seed, stream.name, streams)
             counts = np.bincount(spans[mine])
-            shapes[mine] = by_chance([s.share for s in stream.shapes], counts.tolist(), own)
+            shapes[mine] = by_chance([s.share for s in stream.shapes], counts.tolist(), stream_seed)
         return replace(plan, shapes=shapes)
 
     def figures(
-        self, run: Run, number: int, window: Window, observed: Observed, found: Measurement
+        self, run: Run, number: int, window: Window, observed: Observed, measured: Measurement
     ) -> Measurement:
         """Adds those of each shape of a stream, of which no SLO asks anything alone.
 
@@ -64,17 +64,17 @@ class MixedShapes(Traffic):
                 raise failed(ModelFailsError, reason) from error
             except LoadFailedError:  # none was due or answered in what counts
                 continue
-            own = run.of_stream(seen, part, stream, window)
-            load = replace(own.load, level=own.load.level * shape.share)
-            in_time = _in_time_per_s(own, bounds)
-            shapes[shape.name] = replace(own, load=load, in_time_infer_per_s=in_time)
-        return replace(found, shapes=shapes)
+            of_shape = run.of_stream(seen, part, stream, window)
+            load = replace(of_shape.load, level=of_shape.load.level * shape.share)
+            in_time = _in_time_per_s(of_shape, bounds)
+            shapes[shape.name] = replace(of_shape, load=load, in_time_infer_per_s=in_time)
+        return replace(measured, shapes=shapes)
 
 
-def _in_time_per_s(own: Measurement, bounds: Sequence[LatencyBound]) -> float | None:
+def _in_time_per_s(of_shape: Measurement, bounds: Sequence[LatencyBound]) -> float | None:
     """Inferences per second that were answered within the bound on the highest percentile."""
-    if not bounds or own.latencies_us is None:
+    if not bounds or of_shape.latencies_us is None:
         return None
     tail = max(bounds, key=lambda bound: (bound.share, -bound.within_s))
-    count = own.latencies_us.searchsorted(tail.within_s * 1e6, side="right")
-    return float(count) * own.batch_size / own.duration_s
+    count = of_shape.latencies_us.searchsorted(tail.within_s * 1e6, side="right")
+    return float(count) * of_shape.batch_size / of_shape.duration_s

@@ -74,13 +74,13 @@ class LoggedCall:
     model: str = ""
 
 
-def asked(row: Mapping[str, Any]) -> LoggedCall:
+def call_of(row: Mapping[str, Any]) -> LoggedCall:
     """Health probes, metrics and other calls than inferences have no place in a load."""
     given = next((str(row[name]) for name in _REQUEST if name in row), "")
     words = given.split()
     path = (words[1] if len(words) > 1 else given).partition("?")[0]
-    if found := _INFERENCE.search(path):
-        return LoggedCall(model=found["model"] or "")
+    if match := _INFERENCE.search(path):
+        return LoggedCall(model=match["model"] or "")
     agent = next((str(row[name]) for name in _AGENT if name in row), "")
     if _PROBE_AGENT.search(agent) or _PROBE_PATH.search(path):
         return LoggedCall("health probes and metrics, left out")
@@ -91,8 +91,8 @@ def asked(row: Mapping[str, Any]) -> LoggedCall:
 
 def row_of(line: str, known: str) -> dict[str, str] | None:
     """A line of a format by its name, as columns; None: it is none."""
-    found = FORMATS[known].fullmatch(line.rstrip("\r\n"))
-    return None if found is None else {k: v for k, v in found.groupdict().items() if v is not None}
+    match = FORMATS[known].fullmatch(line.rstrip("\r\n"))
+    return None if match is None else {k: v for k, v in match.groupdict().items() if v is not None}
 
 
 def format_of(line: str) -> str | None:

@@ -21,14 +21,14 @@ from tuner.load.traffic.recordings.access_formats import (
     FORMATS,
     KNOWN_TIMES,
     TimeColumn,
-    asked,
+    call_of,
     format_of,
     moment_s,
     row_of,
     without_address,
 )
 from tuner.load.traffic.recordings.lines import opened
-from tuner.load.traffic.recordings.making import FoundRequest, Making
+from tuner.load.traffic.recordings.making import LoggedRequest, Making
 from tuner.plain import plain
 from tuner.spec.mistakes import in_brackets, listed
 
@@ -59,14 +59,14 @@ class LogColumns:
 
     @property
     def named(self) -> set[str]:
-        dims = {dim for own in self.shapes.values() for dim in own if not dim.isdecimal()}
-        own = {self.time, *dims, self.stream, self.model, self.client, self.took}
-        return own - {""}
+        dims = {dim for names in self.shapes.values() for dim in names if not dim.isdecimal()}
+        names = {self.time, *dims, self.stream, self.model, self.client, self.took}
+        return names - {""}
 
 
 def requests_of_log(
     paths: Sequence[Path], columns: LogColumns, making: Making | None = None
-) -> Iterator[FoundRequest]:
+) -> Iterator[LoggedRequest]:
     """The requests of logs; ``making`` gets notes on what was left out, and on the times.
 
     Raises:
@@ -78,7 +78,7 @@ def requests_of_log(
         for number, row in _rows(path):
             place = f"{path}:{number}:1"
             _refuse_lacking(columns, row, place)
-            request = asked(row)
+            request = call_of(row)
             if request.left_out:
                 making.note(request.left_out)
                 continue
@@ -88,18 +88,18 @@ def requests_of_log(
             if took_s is None:
                 making.note(_OF_THE_ANSWER)
             labels = {"stream": columns.stream, "model": columns.model}
-            held: dict[str, Any] = {key: str(row[name]) for key, name in labels.items() if name}
+            content: dict[str, Any] = {key: str(row[name]) for key, name in labels.items() if name}
             if columns.by_path and request.model:
-                held["model"] = request.model
+                content["model"] = request.model
             if columns.client:
-                held["client"] = clients.name(str(row[columns.client]))
+                content["client"] = clients.name(str(row[columns.client]))
             if columns.shapes:
-                held["shapes"] = {
-                    name: [_dim(row, dim, place) for dim in own]
-                    for name, own in columns.shapes.items()
+                content["shapes"] = {
+                    name: [_dim(row, dim, place) for dim in shape]
+                    for name, shape in columns.shapes.items()
                 }
             at_s = _time_s(row[time.name], columns, place)
-            yield FoundRequest(at_s, held, place, took_s or 0.0)
+            yield LoggedRequest(at_s, content, place, took_s or 0.0)
     if len(names := sorted(models - {""})) > 1 and not (columns.by_path or columns.model):
         making.note_of_all(f"the log is of {listed(names)}: --named tells them apart")
 
@@ -161,8 +161,8 @@ def _took_s(
     if took is None or took < 0.0:
         if not columns.took:
             return None  # such as `-`
-        shown = without_address(row[name])
-        raise SpecError(plain(f"{place}: {name} is no length of time: {shown}"))
+        public = without_address(row[name])
+        raise SpecError(plain(f"{place}: {name} is no length of time: {public}"))
     return took * TIME_UNITS[columns.took_unit if columns.took else "s"]
 
 
@@ -171,8 +171,8 @@ def _dim(row: Mapping[str, Any], dim: str, place: str) -> int:
         return int(dim)
     length = finite(row[dim])
     if length is None or length != int(length) or length < 1:
-        shown = without_address(row[dim])
-        raise SpecError(plain(f"{place}: {dim} is no length of 1 or more: {shown}"))
+        public = without_address(row[dim])
+        raise SpecError(plain(f"{place}: {dim} is no length of 1 or more: {public}"))
     return int(length)
 
 

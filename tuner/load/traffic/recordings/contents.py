@@ -111,10 +111,10 @@ class RecordedContents:
     def _carried(self, text: str, row: Mapping[str, Any]) -> _Carried:
         """What one request carries; raises `LineError`."""
         if "inputs" in row:
-            found, wrong = read_entry(row["inputs"], self._tensors, all_known=self._all_known)
+            contents, wrong = read_entry(row["inputs"], self._tensors, all_known=self._all_known)
             if wrong:
                 raise LineError.at(text, "inputs", f"inputs: {listed(wrong, '; ')}")
-            return found
+            return contents
         if "entry" in row:
             return self._entry(text, row["entry"])
         if "shapes" in row:
@@ -134,37 +134,37 @@ class RecordedContents:
     @cached_property
     def _entries(self) -> Sequence[Mapping[str, Content]]:
         assert self._spec.file is not None
-        found = read_requests(self._spec.file, self._tensors, all_known=self._all_known)
-        if found.lengths:
+        carried = read_requests(self._spec.file, self._tensors, all_known=self._all_known)
+        if carried.lengths:
             text = f"{self._spec.file}: it holds sequences, and a recording names single requests"
             raise SpecError(text, "give a file with one list of requests")
-        return found.entries
+        return carried.entries
 
     def _sizes(self, text: str, carried: _Carried) -> Mapping[str, ContentSize]:
         """What one request takes; raises `LineError` where that is more than any may."""
         letters = self._spec.string_length
-        found = {
+        sizes = {
             name: one.size
             if isinstance(one, Content)
             else ContentSize(one.shape, content_bytes(one, letters))
             for name, one in carried.items()
         }
-        total = sum(size.byte_count for size in found.values())
+        total = sum(size.byte_count for size in sizes.values())
         if total > MAX_BYTES:
             message = f"its inputs take more than {MAX_BYTES >> 30} GiB, as no request may"
             raise LineError.at(text, "shapes", message)
-        return found
+        return sizes
 
     def _drawn(self, carried: _Carried, rng: np.random.Generator) -> Mapping[str, Content]:
         """The same with random values in place of shapes."""
-        spec, found = self._spec, dict[str, Content]()
+        spec, contents = self._spec, dict[str, Content]()
         for name, one in carried.items():
             if isinstance(one, Content):
-                found[name] = one
+                contents[name] = one
                 continue
             (raw,) = random_contents(one, 1, rng, spec.int_range, spec.string_length)
-            found[name] = Content(one.shape, raw)
-        return found
+            contents[name] = Content(one.shape, raw)
+        return contents
 
     def _shapes(self, text: str, shapes: Any) -> Mapping[str, TensorShape]:
         """The shapes of a line, and fixed ones."""
@@ -173,7 +173,7 @@ class RecordedContents:
         if given is not shapes or (self._all_known and not given.keys() <= known.keys()):
             expected = listed(known) or "of the model's inputs"
             raise LineError.at(text, "shapes", f"shapes are by input, and these are {expected}")
-        found = dict[str, TensorShape]()
+        by_name = dict[str, TensorShape]()
         for tensor in self._tensors:
             if tensor.optional and tensor.name not in given:
                 continue
@@ -181,10 +181,10 @@ class RecordedContents:
             if not _fits(dims, tensor.shape):
                 message = f"{tensor.name} cannot be {dims}, the model has {[*tensor.shape]}"
                 raise LineError.at(text, "shapes", message)
-            own = TensorShape(tensor.name, tensor.datatype, tuple(dims))
-            drawable(own)
-            found[tensor.name] = own
-        return found
+            tensor_shape = TensorShape(tensor.name, tensor.datatype, tuple(dims))
+            drawable(tensor_shape)
+            by_name[tensor.name] = tensor_shape
+        return by_name
 
 
 def _fits(dims: Any, wanted: Sequence[int]) -> bool:

@@ -103,7 +103,7 @@ def stack_distances(contents: Order) -> Order:
     A cache answers it if it holds at least so many responses.
     """
     last: dict[int, int] = {}
-    tree, found = [0] * (contents.size + 1), np.zeros(contents.size, np.int64)
+    tree, distances = [0] * (contents.size + 1), np.zeros(contents.size, np.int64)
 
     def add(place: int, value: int) -> None:
         while place < len(tree):
@@ -120,8 +120,8 @@ def stack_distances(contents: Order) -> Order:
     for number, content in enumerate(contents.tolist()):
         before = last.get(content)
         if before is not None:
-            found[number] = total(number) - total(before + 1) + 1
+            distances[number] = total(number) - total(before + 1) + 1
             add(before + 1, -1)
         last[content] = number
         add(number + 1, 1)
-    return found
+    return distances

@@ -44,10 +44,10 @@ class Recordings(Traffic):
         if load.arrivals is not Arrivals.RECORDING:
             return None
         spans_s = spans_of(window)
-        found = self.traffic.replay(load.level, spans_s, seed)
-        meant = found.due_s < sum(spans_s) - SLACK_S
-        lines = found.lines[meant]
-        return Schedule(found.due_s[meant], self.traffic.order[lines], lines=lines)
+        replay = self.traffic.replay(load.level, spans_s, seed)
+        meant = replay.due_s < sum(spans_s) - SLACK_S
+        lines = replay.lines[meant]
+        return Schedule(replay.due_s[meant], self.traffic.order[lines], lines=lines)
 
     def mark(self, plan: Schedule, streams: Sequence[Stream], spans: Order, seed: int) -> Schedule:
         """Gives each request the shape that its line has."""
@@ -55,9 +55,9 @@ class Recordings(Traffic):
             return plan
         shapes = plan.shapes.copy()
         for number, stream in enumerate(streams):
-            for place, own in enumerate(shape.inputs for shape in stream.shapes):
-                if isinstance(own, RecordedContents):
-                    shapes[(plan.order == number) & np.isin(plan.lines, own.numbers)] = place
+            for place, inputs in enumerate(shape.inputs for shape in stream.shapes):
+                if isinstance(inputs, RecordedContents):
+                    shapes[(plan.order == number) & np.isin(plan.lines, inputs.numbers)] = place
         return replace(plan, shapes=shapes)
 
     def peak(self, load: LoadPoint) -> float:

@@ -159,8 +159,8 @@ def _read(path: Path, size: int, changed_ns: int) -> Recording:
             try:
                 text, row = _row(line)
                 if due_s and row["due_s"] < due_s[-1]:
-                    told = f"due_s {row['due_s']:.15g} is before the line above, {due_s[-1]:.15g}"
-                    message = f"{told}: requests are in the order in which they are due"
+                    start = f"due_s {row['due_s']:.15g} is before the line above, {due_s[-1]:.15g}"
+                    message = f"{start}: requests are in the order in which they are due"
                     raise LineError.at(text, "due_s", message)
             except LineError as error:
                 wrong_count += 1
@@ -182,8 +182,8 @@ def _read(path: Path, size: int, changed_ns: int) -> Recording:
         raise SpecError(listing(wrong, wrong_count), HINT)
     times = np.array(due_s)
     if times.size < 2 or due_s[-1] - due_s[0] < LEAST_S:
-        held = {0: "no request", 1: "one request only"}.get(times.size, "less than a second")
-        raise SpecError(f"{path}:1:1: there is {held} in the recording", HINT)
+        what = {0: "no request", 1: "one request only"}.get(times.size, "less than a second")
+        raise SpecError(f"{path}:1:1: there is {what} in the recording", HINT)
     if long := too_long(due_s[-1] - due_s[0]):
         late = int(times.searchsorted(due_s[0] + MOST_S, side="right"))
         raise SpecError(f"{path}:{late + 1}:1: due_s {due_s[late]:.15g}: {long}", HINT)
@@ -272,14 +272,14 @@ def content_of_line(row: Mapping[str, Any]) -> bytes:
 def shapes_of_line(row: Mapping[str, Any]) -> LineShapes:
     """What a line says of the shapes of its inputs, whether or not these fit the model."""
     given = row.get("shapes", row.get("inputs"))
-    found = []
+    shapes = []
     for name, value in given.items() if isinstance(given, dict) else ():
         dims = value if "shapes" in row else [len(value)] if isinstance(value, list) else value
         dims = dims.get("shape") if isinstance(dims, dict) else dims
         if not isinstance(dims, list) or not all(type(dim) is int for dim in dims):
             return ()
-        found.append((name, tuple(dims)))
-    return tuple(found)
+        shapes.append((name, tuple(dims)))
+    return tuple(shapes)
 
 
 def streams_of(recording: Recording, models: Mapping[str, str]) -> Order:
@@ -288,7 +288,7 @@ def streams_of(recording: Recording, models: Mapping[str, str]) -> Order:
     Raises:
         SpecError: Requests belong to no stream, or none to one.
     """
-    names, found = [*models], []
+    names, numbers = [*models], []
     for place, label in enumerate(recording.labels):
         fitting = [
             name
@@ -298,10 +298,10 @@ def streams_of(recording: Recording, models: Mapping[str, str]) -> Order:
         if len(fitting) != 1:
             first = int(np.argmax(recording.owners == place))
             raise SpecError(f"{recording.place(first)}: {_no_stream(label, models)}", HINT)
-        found.append(names.index(fitting[0]))
-    each: Order = np.array(found, np.int64)[recording.owners]
+        numbers.append(names.index(fitting[0]))
+    each: Order = np.array(numbers, np.int64)[recording.owners]
     for number, name in enumerate(names):
-        if number not in found:
+        if number not in numbers:
             raise SpecError(f"{recording.path}: none of its requests is of the stream {name}", HINT)
     return each
 

@@ -23,7 +23,7 @@ from tuner.writing import explained
 
 
 @dataclass(frozen=True)
-class FoundRequest:
+class LoggedRequest:
     """A request that was recorded elsewhere.
 
     Attributes:
@@ -68,14 +68,14 @@ def spread(at_s: Times) -> tuple[Times, float]:
     0 for others, which are as they were. Where no second has two requests there is nothing to
     spread.
     """
-    whole = at_s.size > 1 and bool(np.all(at_s == np.floor(at_s)))
-    if not whole or np.unique(at_s).size == at_s.size:
+    integers = at_s.size > 1 and bool(np.all(at_s == np.floor(at_s)))
+    if not integers or np.unique(at_s).size == at_s.size:
         return at_s, 0.0
     return at_s + np.random.default_rng(_SPREAD_SEED).random(at_s.size), 1.0
 
 
 def make_recording(
-    found: Iterable[FoundRequest], path: Path, making: Making, *, of_a_log: bool = False
+    requests: Iterable[LoggedRequest], path: Path, making: Making, *, of_a_log: bool = False
 ) -> None:
     """Writes the requests in the order of their times, which count from the first one's.
 
@@ -93,7 +93,7 @@ def make_recording(
         try:
             with TemporaryFile(dir=path.parent) as rows, unfinished.open("wb") as lines:
                 first = last = None
-                for one in found:
+                for one in requests:
                     first = one if first is None or one.at_s < first.at_s else first
                     last = one if last is None or one.at_s > last.at_s else last
                     _refuse_apart(first, last)
@@ -105,23 +105,23 @@ def make_recording(
                     lengths.append(len(text))
                     rows.write(text)
                 if len(at_s) < 2:
-                    held = "one request" if at_s else "no request"
-                    message = f"there is {held} to record, and a recording needs two"
+                    what = "one request" if at_s else "no request"
+                    message = f"there is {what} to record, and a recording needs two"
                     raise SpecError(message, "see tune record --help for what is read")
                 at, resolution_s = spread(np.array(at_s)) if of_a_log else (np.array(at_s), 0.0)
                 if resolution_s:
                     making.note_of_all(_SPREAD)
                 at = at - np.array(took_s)
-                first_s, own = float(at.min()), b'"resolution_s": 1.0' if resolution_s else b""
+                first_s, header = float(at.min()), b'"resolution_s": 1.0' if resolution_s else b""
                 for number in np.argsort(at, kind="stable").tolist():
                     rows.seek(offsets[number])
                     rest = rows.read(lengths[number])
-                    parts = [b"", own] if own else [b""]
+                    parts = [b"", header] if header else [b""]
                     parts += [] if rest == b"}\n" else [rest]
                     due_s = round(float(at[number]) - first_s, 6)
                     end = b"}\n" if rest == b"}\n" else b""
                     lines.write(b'{"due_s": ' + str(due_s).encode() + b", ".join(parts) + end)
-                    own = b""  # the first line says it
+                    header = b""  # the first line says it
                 lines.flush()
                 os.fsync(lines.fileno())
             unfinished.replace(path)
@@ -137,7 +137,7 @@ _SPREAD = (
 )
 
 
-def _refuse_apart(first: FoundRequest, last: FoundRequest) -> None:
+def _refuse_apart(first: LoggedRequest, last: LoggedRequest) -> None:
     if long := too_long(last.at_s - first.at_s):
         places = " and ".join(filter(None, (first.place, last.place)))
         raise SpecError(
@@ -149,7 +149,7 @@ def _refuse_apart(first: FoundRequest, last: FoundRequest) -> None:
 
 def entries_at(
     entries: Iterable[dict[str, Any]], times_s: Iterator[float]
-) -> Iterator[FoundRequest]:
+) -> Iterator[LoggedRequest]:
     """Entries of perf_analyzer's inputs, one after the other at these times."""
     for entry, at_s in zip(entries, times_s, strict=False):
-        yield FoundRequest(at_s, {"inputs": {n: v for n, v in entry.items() if n != "model"}})
+        yield LoggedRequest(at_s, {"inputs": {n: v for n, v in entry.items() if n != "model"}})

@@ -80,15 +80,15 @@ class RecordedTraffic:
         Args:
             spans_s: Lengths of warm-up, window and what follows.
         """
-        own, own_per_s = self.recording, self.recording.rate_per_s
-        pace = rate_per_s / own_per_s if self.keeps_pace else 1.0
+        recording, recorded_per_s = self.recording, self.recording.rate_per_s
+        pace = rate_per_s / recorded_per_s if self.keeps_pace else 1.0
         before_s, window_s, after_s = (pace * span_s for span_s in spans_s)
-        parts = stretches(own.due_s, own.length_s, (before_s, window_s, after_s), seed)
-        found = cut(own.due_s, own.length_s, parts)
+        parts = stretches(recording.due_s, recording.length_s, (before_s, window_s, after_s), seed)
+        replayed = cut(recording.due_s, recording.length_s, parts)
         if self.keeps_pace:
-            return Replay(found.due_s / pace, found.lines)
-        inside = (found.due_s >= before_s) & (found.due_s < before_s + window_s)
-        return scaled(found, spans_s, rate_per_s * window_s / inside.sum(), self.order, seed)
+            return Replay(replayed.due_s / pace, replayed.lines)
+        inside = (replayed.due_s >= before_s) & (replayed.due_s < before_s + window_s)
+        return scaled(replayed, spans_s, rate_per_s * window_s / inside.sum(), self.order, seed)
 
 
 def recorded_traffic(arrivals: ArrivalsSpec, models: Mapping[str, str]) -> RecordedTraffic | None:
@@ -138,10 +138,14 @@ def stretches(
     *calmer, last = np.array_split(np.argsort(busy, kind="stable"), count)
     chosen = sorted(float(starts_s[rng.choice(part)]) for part in calmer)
     chosen.insert(len(chosen) // 2, float(starts_s[last[-1]]))
-    found = [Stretch(start_s, each_s) for start_s in chosen]
-    found[0] = Stretch(found[0].start_s - before_s, found[0].length_s + before_s)
-    found[-1] = Stretch(found[-1].start_s, found[-1].length_s + after_s)
-    return found
+    chosen_stretches = [Stretch(start_s, each_s) for start_s in chosen]
+    chosen_stretches[0] = Stretch(
+        chosen_stretches[0].start_s - before_s, chosen_stretches[0].length_s + before_s
+    )
+    chosen_stretches[-1] = Stretch(
+        chosen_stretches[-1].start_s, chosen_stretches[-1].length_s + after_s
+    )
+    return chosen_stretches
 
 
 def _counts(twice_s: Times, starts_s: Times, span_s: float) -> Order:
@@ -166,7 +170,7 @@ def cut(due_s: Times, length_s: float, parts: Sequence[Stretch]) -> Replay:
 
 
 def scaled(
-    found: Replay, spans_s: Sequence[float], factor: float, order: Order, seed: int
+    replay: Replay, spans_s: Sequence[float], factor: float, order: Order, seed: int
 ) -> Replay:
     """So many times as many requests in each span, of each stream, by the same pattern in time.
 
@@ -176,8 +180,8 @@ def scaled(
     """
     ends_s, times, lines = np.cumsum(spans_s), [], []
     for stream in np.unique(order):
-        own = order[found.lines] == stream
-        due_s = found.due_s[own]
+        of_stream = order[replay.lines] == stream
+        due_s = replay.due_s[of_stream]
         counts = np.bincount(np.searchsorted(ends_s, due_s, side="right")).tolist()
         rng = np.random.default_rng((seed, _REPLAY, int(stream)))
         more = [_once_more(count, factor % 1.0, rng) for count in counts]
@@ -186,7 +190,7 @@ def scaled(
         which = np.repeat(np.arange(due_s.size), copies)
         number = np.arange(which.size) - np.repeat(np.cumsum(copies) - copies, copies)
         times.append(due_s[which] + number * gaps_s[which] / np.maximum(copies[which], 1))
-        lines.append(found.lines[own][which])
+        lines.append(replay.lines[of_stream][which])
     every_s, every = np.concatenate(times), np.concatenate(lines)
     in_order = np.lexsort((every, every_s))
     return Replay(every_s[in_order], every[in_order])

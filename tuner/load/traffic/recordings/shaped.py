@@ -19,6 +19,6 @@ def shaped_contents(
 ) -> Iterator[ShapedInputs]:
     """Contents of each shape, with its share of the stream's requests."""
     for group in groups_of(recorded):
-        own = RecordedStream(recorded.recording, group.numbers)
-        contents = RecordedContents(inputs, own, tensors)
+        of_group = RecordedStream(recorded.recording, group.numbers)
+        contents = RecordedContents(inputs, of_group, tensors)
         yield ShapedInputs(contents, group.name, group.numbers.size / recorded.numbers.size)

@@ -30,16 +30,18 @@ class RecordedGroup:
 
 def groups_of(recorded: RecordedStream) -> list[RecordedGroup]:
     """The requests of a stream by shape, the smallest first."""
-    own, numbers = recorded.recording, recorded.numbers
-    found, which = np.unique(own.forms[numbers], return_inverse=True)
-    shapes = [own.shapes[form] for form in found.tolist()]
+    recording, numbers = recorded.recording, recorded.numbers
+    forms, which = np.unique(recording.forms[numbers], return_inverse=True)
+    shapes = [recording.shapes[form] for form in forms.tolist()]
     if len(shapes) == 1 or () in shapes:
         return [RecordedGroup("", numbers)]
     if len(shapes) <= MOST_SHAPES:
         alike = {tuple(name for name, _ in shape) for shape in shapes}
         names = [shape_name(shape, alone=len(alike) == 1 and len(shape) == 1) for shape in shapes]
         groups = [RecordedGroup(name, numbers[which == k]) for k, name in enumerate(names)]
-        return sorted(groups, key=lambda group: _size(own.shapes[own.forms[group.numbers[0]]]))
+        return sorted(
+            groups, key=lambda group: _size(recording.shapes[recording.forms[group.numbers[0]]])
+        )
     sizes = np.array([_size(shape) for shape in shapes])[which]
     return _by_size(sizes, numbers)
 
@@ -59,10 +61,10 @@ def _by_size(sizes: Order, numbers: Order) -> list[RecordedGroup]:
     edges: Sequence[int] = np.unique(
         np.quantile(sizes, np.arange(1, GROUPS + 1) / GROUPS, method="higher")
     ).tolist()
-    found, below = [], 0
+    groups, below = [], 0
     for edge in edges:
         inside = (sizes > below) & (sizes <= edge)
         name = f"{int(sizes[inside].min())} to {edge} values"
-        found.append(RecordedGroup(name, numbers[inside]))
+        groups.append(RecordedGroup(name, numbers[inside]))
         below = edge
-    return found if len(found) > 1 else [RecordedGroup("", numbers)]
+    return groups if len(groups) > 1 else [RecordedGroup("", numbers)]

@@ -18,7 +18,7 @@ from typing import Any
 
 from tuner.errors import SpecError
 from tuner.load.traffic.recordings.lines import MOST_BYTES, opened
-from tuner.load.traffic.recordings.making import FoundRequest, Making
+from tuner.load.traffic.recordings.making import LoggedRequest, Making
 
 #: Moments at which a request may have come, the truest first. The wait of gRPC begins before it.
 _CAME = ("HTTP_RECV_START", "GRPC_WAITREAD_END", "REQUEST_START")
@@ -75,7 +75,7 @@ class _Traced:
 
 def requests_of_trace(
     paths: Sequence[Path], making: Making, *, batched: bool, named: bool
-) -> Iterator[FoundRequest]:
+) -> Iterator[LoggedRequest]:
     """The requests of trace files, without those that models and ensembles sent themselves.
 
     Args:
@@ -91,9 +91,9 @@ def requests_of_trace(
             number = activity["id"]
             _add(under_way.setdefault(number, _Traced(place)), activity)
             if len(under_way) > _MOST_OPEN:
-                yield from _found(under_way.pop(next(iter(under_way))), making, batched, named)
+                yield from _requests(under_way.pop(next(iter(under_way))), making, batched, named)
         for traced in under_way.values():
-            yield from _found(traced, making, batched, named)
+            yield from _requests(traced, making, batched, named)
 
 
 def _add(traced: _Traced, activity: dict[str, Any]) -> None:
@@ -106,7 +106,9 @@ def _add(traced: _Traced, activity: dict[str, Any]) -> None:
         traced.inputs[activity["tensor"]["name"]] = activity["tensor"]
 
 
-def _found(traced: _Traced, making: Making, batched: bool, named: bool) -> Iterator[FoundRequest]:
+def _requests(
+    traced: _Traced, making: Making, batched: bool, named: bool
+) -> Iterator[LoggedRequest]:
     if traced.child:
         return
     at_ns = next((traced.moments_ns[name] for name in _CAME if name in traced.moments_ns), None)
@@ -117,8 +119,8 @@ def _found(traced: _Traced, making: Making, batched: bool, named: bool) -> Itera
     rows = _rows(traced, making, batched)
     if len(rows) > 1:
         making.note(SPLIT)
-    for own in rows:
-        yield FoundRequest(at_ns / 1e9, {**row, **own}, traced.place)
+    for content in rows:
+        yield LoggedRequest(at_ns / 1e9, {**row, **content}, traced.place)
 
 
 def _rows(traced: _Traced, making: Making, batched: bool) -> list[dict[str, Any]]:
@@ -135,20 +137,20 @@ def _rows(traced: _Traced, making: Making, batched: bool) -> list[dict[str, Any]
             f"tensors; at most {_MOST_INFERENCES:,} are recorded",
             "--no-batch: the first dimension is no batch (max_batch_size: 0)",
         )
-    own = {name: shape[1:] if batched else shape for name, shape in shapes.items()}
+    dims = {name: shape[1:] if batched else shape for name, shape in shapes.items()}
     kept = all(tensor["dtype"] in _READ for tensor in inputs)
     values = [_values(tensor, shapes[tensor["name"]], count) for tensor in inputs] if kept else []
     parts = [value for value in values if value is not None]
     if len(parts) < len(inputs):
         making.note(NO_VALUES)
-        return [{"shapes": own}] * count
+        return [{"shapes": dims}] * count
     if any(tensor["dtype"] in ("FP32", "FP64") for tensor in inputs):
         making.note(ROUNDED)
     return [
         {
             "inputs": {
-                name: {"content": part[k], "shape": own[name]}
-                for name, part in zip(own, parts, strict=True)
+                name: {"content": part[k], "shape": dims[name]}
+                for name, part in zip(dims, parts, strict=True)
             }
         }
         for k in range(count)
@@ -214,10 +216,10 @@ def _element(text: str, at: int) -> tuple[Any, int | None]:
 
 def _unescaped(text: str) -> Any:
     """A tensor's activity without its data; None where it is none."""
-    found = _TENSOR.fullmatch(text)
-    if found is None:
+    match = _TENSOR.fullmatch(text)
+    if match is None:
         return None
-    number, activity, name, shape, dtype = found.groups()
+    number, activity, name, shape, dtype = match.groups()
     tensor = {"name": name, "data": "", "shape": shape, "dtype": dtype}
     return {"id": int(number), "activity": activity, "tensor": tensor}
 

@@ -65,23 +65,24 @@ class Sequences(Traffic):
         spans_s = spans_of(window)
         times, numbers, entries, count = list[Times](), list[Order](), list[Order](), 0
         for stream in streams:
-            own = seeds.of_stream(seed, stream.name, streams)
+            stream_seed = seeds.of_stream(seed, stream.name, streams)
             part = stream.load(load)
             if stream.takes_sequences:
                 steps = STEPS if part.arrivals is Arrivals.STEP else (1.0,) * len(spans_s)
                 rates = [step * part.level for step in steps]
-                found = sequence_arrivals(rates, spans_s, own, self.pace, played_by(stream))
+                played = played_by(stream)
+                planned = sequence_arrivals(rates, spans_s, stream_seed, self.pace, played)
             else:
-                due_s = arrivals_of(part, spans_s, own)
-                found = SequencedTimes(due_s, np.full(due_s.size, -1))
-            inside = found.due_s < window.total_s
-            own_numbers = found.numbers[inside]
-            times.append(found.due_s[inside])
-            numbers.append(np.where(own_numbers < 0, -1, own_numbers + count))
+                due_s = arrivals_of(part, spans_s, stream_seed)
+                planned = SequencedTimes(due_s, np.full(due_s.size, -1))
+            inside = planned.due_s < window.total_s
+            of_stream = planned.numbers[inside]
+            times.append(planned.due_s[inside])
+            numbers.append(np.where(of_stream < 0, -1, of_stream + count))
             entries.append(
-                np.full(own_numbers.size, -1) if found.entries is None else found.entries[inside]
+                np.full(of_stream.size, -1) if planned.entries is None else planned.entries[inside]
             )
-            count += int(found.numbers.max(initial=-1)) + 1
+            count += int(planned.numbers.max(initial=-1)) + 1
         return on_one_clock(times, numbers, entries)
 
     def caller(self, streams: Sequence[Stream], window: Window) -> CallerJob:
@@ -94,13 +95,13 @@ class Sequences(Traffic):
         maker = "tuner.load.traffic.sequences.sender:sequence_caller"
         return CallerJob(maker, facts, one_process=True)
 
-    def totals(self, setup: Setup, load: LoadPoint, found: Measurement) -> Measurement:
+    def totals(self, setup: Setup, load: LoadPoint, measured: Measurement) -> Measurement:
         """Adds how many run at once of the streams that share a load."""
         pace = self.pace if load.arrivals is Arrivals.SEQUENCES else None
         shares = [s.share for s in setup.streams if s.takes_sequences and not s.background]
         if pace is None or not shares:
-            return found
-        return replace(found, sequences_at_once=pace.at_once(sum(shares) * load.level))
+            return measured
+        return replace(measured, sequences_at_once=pace.at_once(sum(shares) * load.level))
 
     def warnings(self, answers: Answers) -> Iterator[str]:
         if answers.unended:

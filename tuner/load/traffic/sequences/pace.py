@@ -43,7 +43,7 @@ class SequencePace:
         lengths: Requests of a sequence, fewest and most; drawn evenly. None where every sequence
             comes from a file.
         interval_s: From one request of a sequence to the next.
-        count_output: See `SequencesAsked`.
+        count_output: See `SequenceSettings`.
     """
 
     lengths: tuple[int, int] | None

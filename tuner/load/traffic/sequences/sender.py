@@ -37,7 +37,7 @@ _FORGOTTEN = "the server had dropped the sequence after max_sequence_idle_micros
 
 
 @dataclass(frozen=True)
-class SequencesAsked:
+class SequenceSettings:
     """What makes requests ones of sequences.
 
     Attributes:
@@ -69,7 +69,7 @@ class _Course:
     ended: bool = False
     broken: str = ""
     last_request: bytes = b""
-    held: deque[tuple[bytes, Done, bool]] = field(default_factory=deque)
+    queued: deque[tuple[bytes, Done, bool]] = field(default_factory=deque)
 
 
 class SequenceSender:
@@ -85,12 +85,12 @@ class SequenceSender:
     def __init__(
         self,
         calls: Asks,
-        asked: SequencesAsked,
+        settings: SequenceSettings,
         numbers: Numbers | None,
         ids: Sequence[SequenceIds | None],
     ) -> None:
         self._calls = calls
-        self._asked = asked
+        self._settings = settings
         self._numbers = None if numbers is None else numbers.tolist()
         self._last = None if numbers is None else last_of_each(numbers).tolist()
         self._ids = ids
@@ -106,14 +106,14 @@ class SequenceSender:
             self._calls.send(request, done)
             return
         nth = k if self._numbers is None else self._numbers[k]
-        number = (self._asked.first_id + nth) % (1 << 31)
+        number = (self._settings.first_id + nth) % (1 << 31)
         course = self._courses.get(number)
         if course is None:
             course = self._courses[number] = _Course(number, ids)
         if course.broken:
             done(Outcome.FAILED, course.broken)
             return
-        course.held.append((request, done, self._last is None or self._last[k]))
+        course.queued.append((request, done, self._last is None or self._last[k]))
         self._go_on(course)
 
     async def end(self, patience_s: float = _PATIENCE_S) -> int:
@@ -121,7 +121,7 @@ class SequenceSender:
         self._ending = True
         courses = [course for course in self._courses.values() if course.sent]
         for course in courses:
-            course.held.clear()
+            course.queued.clear()
             self._go_on(course)
         until = time.monotonic() + patience_s
         while (left := sum(c.waiting for c in courses)) and time.monotonic() < until:
@@ -132,21 +132,21 @@ class SequenceSender:
         """Sends what is to be sent next of a sequence, if anything is."""
         if course.waiting or course.ended:
             return
-        if course.held:
-            request, done, last = course.held.popleft()
+        if course.queued:
+            request, done, last = course.queued.popleft()
             course.sent += 1
             course.last_request = request
-            told = partial(self._told, course, course.sent, done)
-            self._ask(course, told, start=course.sent == 1, end=last)
+            answered = partial(self._answered, course, course.sent, done)
+            self._ask(course, answered, start=course.sent == 1, end=last)
         elif self._ending or course.broken:
             self._ask(course, partial(self._closed, course), start=False, end=True)
 
-    def _ask(self, course: _Course, told: Answered, *, start: bool, end: bool) -> None:
+    def _ask(self, course: _Course, answered: Answered, *, start: bool, end: bool) -> None:
         course.waiting, course.ended = True, end
         mark = marks(course.number, course.ids, start=start, end=end)
-        self._calls.ask(course.last_request + mark, told)
+        self._calls.ask(course.last_request + mark, answered)
 
-    def _told(
+    def _answered(
         self,
         course: _Course,
         place: int,
@@ -156,7 +156,7 @@ class SequenceSender:
         answer: bytes,
     ) -> None:
         course.waiting = False
-        output = self._asked.count_output
+        output = self._settings.count_output
         if outcome is Outcome.ANSWERED and output:
             words = out_of_order(counted_in(answer, output), place, output)
             outcome = Outcome.FAILED if words else outcome
@@ -171,8 +171,8 @@ class SequenceSender:
 
     def _break(self, course: _Course, words: str) -> None:
         course.broken = f"not sent, since a request before it in its sequence failed: {words}"
-        while course.held:
-            _, done, _ = course.held.popleft()
+        while course.queued:
+            _, done, _ = course.queued.popleft()
             done(Outcome.FAILED, course.broken)
 
     def _closed(self, course: _Course, outcome: Outcome, words: str, answer: bytes) -> None:
@@ -197,5 +197,5 @@ def sequence_caller(part: ProcessPart, facts: Mapping[str, Any]) -> SequenceCall
     calls = part.calls()
     ids = [None if one is None else SequenceIds(one) for one in facts["ids"]]
     each = [ids[place] for place in part.sent.order.tolist()]
-    asked = SequencesAsked(facts["first_id"], facts["count_output"])
-    return SequenceCaller(calls, SequenceSender(calls, asked, part.sent.sequences, each))
+    settings = SequenceSettings(facts["first_id"], facts["count_output"])
+    return SequenceCaller(calls, SequenceSender(calls, settings, part.sent.sequences, each))

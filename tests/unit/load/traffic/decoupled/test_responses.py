@@ -86,7 +86,7 @@ def test_each_request_gets_what_was_sent_for_it_however_they_are_mixed(
     requests: list[tuple[list[int], str]], chance: Any
 ) -> None:
     record = ResponseRecord()
-    own = [sent_back(record.asked(), pauses, end) for pauses, end in requests]
+    own = [sent_back(record.add_request(), pauses, end) for pauses, end in requests]
     turns = [number for number, responses in enumerate(own) for _ in responses]
     chance.shuffle(turns)
     iterators = [iter(responses) for responses in own]
@@ -137,7 +137,7 @@ def test_the_first_response_is_never_later_than_the_last_in_any_figure(
 
 def test_an_answer_without_any_response_comes_with_its_final_mark() -> None:
     record = ResponseRecord()
-    record.asked()
+    record.add_request()
     assert record.heard(Response(0, 5 * MS, final=True, empty=True)) == ResponseEnd(
         0, Outcome.ANSWERED
     )
@@ -152,7 +152,7 @@ def test_response_to_an_unknown_request_counts_against_the_latest(
     record = ResponseRecord()
     assert record.heard(Response(number, MS)) is None
     for _ in range(2):
-        record.asked()
+        record.add_request()
     assert record.heard(Response(number, MS)) is None
     record.heard(Response(0, 2 * MS, final=True))
     record.heard(Response(1, 2 * MS, final=True))
@@ -163,7 +163,7 @@ def test_response_to_an_unknown_request_counts_against_the_latest(
 
 def test_refusals_of_a_queue_keep_their_reason() -> None:
     record = ResponseRecord()
-    record.asked()
+    record.add_request()
     words = "[request id: 0] Exceeds maximum queue size"
     refused = record.heard(Response(0, MS, empty=True, error=words))
     assert refused == ResponseEnd(0, Outcome.QUEUE_FULL, words)
@@ -172,7 +172,7 @@ def test_refusals_of_a_queue_keep_their_reason() -> None:
 def test_only_a_begun_answer_is_given_up_by_its_silence() -> None:
     record = ResponseRecord()
     for _ in range(3):
-        record.asked()
+        record.add_request()
     record.heard(Response(0, SECOND))
     record.heard(Response(1, 3 * SECOND))
     assert list(record.silent(5 * SECOND, 5 * SECOND)) == []
@@ -185,7 +185,7 @@ def test_only_a_begun_answer_is_given_up_by_its_silence() -> None:
 def test_a_request_that_was_passed_over_is_incomplete_and_one_that_waits_is_not() -> None:
     record = ResponseRecord()
     for streamed in (True, False, True, True):
-        record.asked(streamed=streamed)
+        record.add_request(streamed=streamed)
     record.heard(Response(2, 21 * SECOND, final=True))
     waiting = Outcome.UNANSWERED
     told = answers_of(
@@ -348,7 +348,7 @@ def test_columns_of_responses_are_carried_along_where_there_are_any() -> None:
 
 def test_thousands_of_responses_a_second_leave_the_client_time() -> None:
     record = ResponseRecord()
-    numbers = [record.asked() for _ in range(1000)]
+    numbers = [record.add_request() for _ in range(1000)]
     began = time.process_time()
     for k in range(10):
         heard_all(record, [Response(number, MS * k, final=k == 9) for number in numbers])

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from tuner.errors import SpecError
-from tuner.load.traffic.recordings.access_formats import asked, format_of, without_address
+from tuner.load.traffic.recordings.access_formats import call_of, format_of, without_address
 from tuner.load.traffic.recordings.access_log import LogColumns, requests_of_log
 from tuner.load.traffic.recordings.lines import read_recording
-from tuner.load.traffic.recordings.making import FoundRequest, Making, make_recording, spread
+from tuner.load.traffic.recordings.making import LoggedRequest, Making, make_recording, spread
 
 INFER = "POST /v2/models/bert/infer HTTP/1.1"
 
@@ -29,7 +29,7 @@ def envoy(moment: str, request: str = INFER, agent: str = "grpc") -> str:
     )
 
 
-def found(directory: Path, text: str, **columns: Any) -> tuple[list[FoundRequest], Making]:
+def found(directory: Path, text: str, **columns: Any) -> tuple[list[LoggedRequest], Making]:
     (directory / "access.log").write_text(text)
     making = Making()
     log = requests_of_log([directory / "access.log"], LogColumns(**columns), making)
@@ -101,7 +101,7 @@ def test_column_of_a_table_says_how_long_a_request_took(tmp_path: Path) -> None:
 def test_probes_and_other_calls_are_no_inferences(
     request_line: str, agent: str, left_out: bool
 ) -> None:
-    assert bool(asked({"request": request_line, "user_agent": agent}).left_out) is left_out
+    assert bool(call_of({"request": request_line, "user_agent": agent}).left_out) is left_out
 
 
 def test_probes_are_left_out_and_counted_and_models_are_those_of_paths(tmp_path: Path) -> None:

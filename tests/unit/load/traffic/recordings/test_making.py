@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from tuner.errors import EnvironmentNotReadyError, SpecError
 from tuner.load.traffic.recordings.access_log import LogColumns, requests_of_log
 from tuner.load.traffic.recordings.lines import read_recording
-from tuner.load.traffic.recordings.making import FoundRequest, Making, make_recording
+from tuner.load.traffic.recordings.making import LoggedRequest, Making, make_recording
 from tuner.load.traffic.recordings.triton_trace import (
     CUT,
     NO_TENSORS,
@@ -39,7 +39,7 @@ def test_requests_come_in_the_order_of_their_times_to_a_microsecond(
     tmp_path: Path, times: list[float]
 ) -> None:
     making = Making()
-    found = [FoundRequest(t, {"entry": k}) for k, t in enumerate(times)]
+    found = [LoggedRequest(t, {"entry": k}) for k, t in enumerate(times)]
     rows = made(found, tmp_path, making)
     assert [row["due_s"] for row in rows] == [round(t - min(times), 6) for t in sorted(times)]
     assert sorted(row["entry"] for row in rows) == list(range(len(times)))
@@ -51,13 +51,13 @@ def test_requests_come_in_the_order_of_their_times_to_a_microsecond(
 
 
 def test_what_is_made_is_read(tmp_path: Path) -> None:
-    found = [FoundRequest(5.0, {}), FoundRequest(3.5, {"shapes": {"x": [2]}, "stream": "é"})]
+    found = [LoggedRequest(5.0, {}), LoggedRequest(3.5, {"shapes": {"x": [2]}, "stream": "é"})]
     assert made(found, tmp_path)[0] == {"due_s": 0.0, "shapes": {"x": [2]}, "stream": "é"}
     assert read_recording(tmp_path / "made.jsonl").due_s.tolist() == [0.0, 1.5]
 
 
 def test_half_a_surrogate_pair_of_a_log_is_kept_as_json_has_it(tmp_path: Path) -> None:
-    found = [FoundRequest(float(k), {"stream": '\ud800"é'}) for k in range(2)]
+    found = [LoggedRequest(float(k), {"stream": '\ud800"é'}) for k in range(2)]
     assert [row["stream"] for row in made(found, tmp_path)] == ['\ud800"é'] * 2
 
 
@@ -65,7 +65,7 @@ def test_a_recording_that_fails_leaves_the_old_file(tmp_path: Path) -> None:
     path = tmp_path / "made.jsonl"
     path.write_text("old")
     with pytest.raises(SpecError, match="one request"):
-        made([FoundRequest(1.0, {})], tmp_path)
+        made([LoggedRequest(1.0, {})], tmp_path)
     assert path.read_text() == "old"
     assert [*tmp_path.iterdir()] == [path]
     with pytest.raises(EnvironmentNotReadyError, match="cannot write"):

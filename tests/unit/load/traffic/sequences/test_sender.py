@@ -13,7 +13,7 @@ from tritonclient.grpc import service_pb2
 
 from tuner.load.client.job import Outcome
 from tuner.load.traffic.sequences.pace import SequenceIds
-from tuner.load.traffic.sequences.sender import SequencesAsked, SequenceSender
+from tuner.load.traffic.sequences.sender import SequenceSender, SequenceSettings
 
 NUMBERS = st.lists(st.integers(0, 4), min_size=1, max_size=30)
 NEVER_STARTED = "inference request for sequence 8 to model 'm' must specify the START flag"
@@ -52,7 +52,7 @@ def sent(
 ) -> tuple[list[tuple[Outcome, str] | None], int]:
     """What became of each request, where after each some are answered; the rest at the end."""
     found: list[tuple[Outcome, str] | None] = [None] * len(numbers)
-    sender = SequenceSender(server, SequencesAsked(7), np.array(numbers), [SequenceIds.NUMBERS])
+    sender = SequenceSender(server, SequenceSettings(7), np.array(numbers), [SequenceIds.NUMBERS])
 
     def told(k: int) -> Callable[[Outcome, str], None]:
         def done(outcome: Outcome, words: str) -> None:
@@ -132,7 +132,7 @@ def test_sequence_dropped_by_the_server_is_reported_with_the_field() -> None:
 def test_sequences_that_do_not_end_in_time_are_counted() -> None:
     server = EmulatedServer()
     sender = SequenceSender(
-        server, SequencesAsked(7), np.array([0, 1, 0, 1]), [SequenceIds.NUMBERS]
+        server, SequenceSettings(7), np.array([0, 1, 0, 1]), [SequenceIds.NUMBERS]
     )
     for _ in range(4):
         sender.send(b"", lambda *_: None)
@@ -141,7 +141,7 @@ def test_sequences_that_do_not_end_in_time_are_counted() -> None:
 
 def test_each_request_of_a_closed_loop_is_a_separate_sequence() -> None:
     server = EmulatedServer()
-    sender = SequenceSender(server, SequencesAsked(7), None, [SequenceIds.NUMBERS])
+    sender = SequenceSender(server, SequenceSettings(7), None, [SequenceIds.NUMBERS])
     for _ in range(3):
         sender.send(b"", lambda *_: None)
     assert server.seen == {n: [(True, True)] for n in (7, 8, 9)}
@@ -150,7 +150,7 @@ def test_each_request_of_a_closed_loop_is_a_separate_sequence() -> None:
 def test_requests_of_a_model_without_sequences_are_sent_as_they_are_and_wait_for_none() -> None:
     server = EmulatedServer({1: (Outcome.FAILED, "bad input")})
     numbers, ids = np.array([0, -1, -1, 0]), [SequenceIds.NUMBERS, None, None, SequenceIds.NUMBERS]
-    sender = SequenceSender(server, SequencesAsked(7, "count"), numbers, ids)
+    sender = SequenceSender(server, SequenceSettings(7, "count"), numbers, ids)
     found = list[Outcome]()
     for _ in ids:
         sender.send(b"", lambda outcome, _: found.append(outcome))
