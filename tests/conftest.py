@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Iterator
 
 import pytest
@@ -27,10 +28,18 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _state_of_its_own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """No test adds to the real user's list of runs."""
-    with pytest.MonkeyPatch.context() as patch:
+def _separate_surroundings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """No test adds to the real user's list of runs, or sees a run of another worker's test.
+
+    Who measures has a file in the temporary directory, and so has the emulated accelerator's lock.
+    """
+    with (
+        tempfile.TemporaryDirectory(prefix="tests-") as temporary,  # short, for names of sockets
+        pytest.MonkeyPatch.context() as patch,
+    ):
         patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
+        patch.setenv("TMPDIR", temporary)
+        patch.setattr(tempfile, "tempdir", None)
         yield
 
 

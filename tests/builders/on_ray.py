@@ -16,7 +16,7 @@ PROGRAM = "from builders.fleets import main; main()"
 def start(
     place: Path, *arguments: str, pause_s: float = 0.01, **variables: str
 ) -> subprocess.Popen[str]:
-    # A temporary directory to itself, or runs of other tests would be reported as disturbing.
+    # So long a name that Ray cannot put its sockets there.
     temporary = place / "tmp"
     temporary.mkdir(exist_ok=True)
     own = {
