@@ -152,7 +152,7 @@ def test_doctor_reports_the_numpy_of_the_server(
     models = served(tmp_path, "STRING")
     server, numpy, _ = doctor._tritonserver(ServerSpec(), {}, lambda: models)
     assert (server.ok, numpy.ok) == (True, False)
-    assert numpy.mend
+    assert numpy.fix
     monkeypatch.setattr(binaries, "tritonserver", lambda *_: given(installation(None)))
     assert (
         len(doctor._tritonserver(ServerSpec(), {}, tuple)) == 2
@@ -167,7 +167,7 @@ def test_doctor_and_run_tell_of_a_backend_that_is_not_there(
     job = prepare(Request(spec=QUICKSTART))
     _, backends = doctor._tritonserver(ServerSpec(), {}, job.served.models.values)
     assert (backends.id, backends.ok) == ("backends", False)
-    assert "--backend-directory" in backends.mend
+    assert "--backend-directory" in backends.fix
     launcher = LocalLauncher(ours, tmp_path)
     monkeypatch.setattr(programs, "server_launcher", lambda *_: given(launcher))
     monkeypatch.setattr(binaries, "perf_analyzer", lambda *_: given(ours))
