@@ -150,6 +150,18 @@ EXPERTS = MappingProxyType(
                 "parameters.layout": ("unset", "breadth_first", "layered"),
             },
         ),
+        "dali": Expert(
+            (
+                "num_threads is how many CPU threads decode, on a GPU too. DALI's own advice is one",
+                "instance: more may take far more memory.",
+                "A batch has inputs of one shape: encoded images of unlike lengths share one only",
+                "where clients pad them. Random bytes are no image: what decodes needs inputs:",
+                "{kind: file, file: requests.json}.",
+            ),
+            on_cpu={"parameters.num_threads": _THREADS},
+            on_gpu={"parameters.num_threads": (*_THREADS, "8")},
+            larger=False,
+        ),
         "python": Expert(
             (
                 "Every instance is a process with its own copy of the weights and, on a GPU, of",

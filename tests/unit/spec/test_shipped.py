@@ -53,8 +53,9 @@ def validator() -> jsonschema.Draft202012Validator:
 
 
 def test_there_is_a_spec_for_each_kind_of_model() -> None:
-    kinds = {"python", "onnxruntime", "tensorrt", "pytorch", "openvino", "fil", "template"}
-    assert kinds | {"quickstart", "bert-onnx", "tiny-bert", "tokenizer", "nlp", "nlp-bls"} == {
+    backends = {"python", "onnxruntime", "tensorrt", "pytorch", "openvino", "fil", "dali"}
+    others = {"template", "quickstart", "bert-onnx", "tiny-bert", "tokenizer", "nlp", "nlp-bls"}
+    assert backends | others == {
         path.stem for path in SHIPPED
     }
 
