@@ -152,8 +152,8 @@ EXPERTS = MappingProxyType(
         ),
         "dali": Expert(
             (
-                "num_threads is how many CPU threads decode, on a GPU too. DALI's own advice is one",
-                "instance: more may take far more memory.",
+                "num_threads is how many CPU threads decode, on a GPU too. DALI advises one instance:",
+                "more may take far more memory.",
                 "A batch has inputs of one shape: encoded images of unlike lengths share one only",
                 "where clients pad them. Random bytes are no image: what decodes needs inputs:",
                 "{kind: file, file: requests.json}.",

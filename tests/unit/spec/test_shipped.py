@@ -55,9 +55,7 @@ def validator() -> jsonschema.Draft202012Validator:
 def test_there_is_a_spec_for_each_kind_of_model() -> None:
     backends = {"python", "onnxruntime", "tensorrt", "pytorch", "openvino", "fil", "dali"}
     others = {"template", "quickstart", "bert-onnx", "tiny-bert", "tokenizer", "nlp", "nlp-bls"}
-    assert backends | others == {
-        path.stem for path in SHIPPED
-    }
+    assert backends | others == {path.stem for path in SHIPPED}
 
 
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda p: p.stem)
