@@ -152,7 +152,7 @@ EXPERTS = MappingProxyType(
         ),
         "dali": Expert(
             (
-                "num_threads is how many CPU threads decode, on a GPU too. DALI advises one instance:",
+                "num_threads: CPU threads that decode, also on a GPU. DALI advises one instance:",
                 "more may take far more memory.",
                 "A batch has inputs of one shape: encoded images of unlike lengths share one only",
                 "where clients pad them. Random bytes are no image: what decodes needs inputs:",
