@@ -16,6 +16,9 @@ adapter: Callable[[Any], TypeAdapter[Any]] = cache(TypeAdapter)
 class Facts:
     """A frozen dataclass that is stored as JSON, its attributes being the keys.
 
+    Reasons are stored twice: sentences under a key, for people, and as data under the key with
+    `_data` behind it, which alone is read.
+
     Attributes:
         unknown: How keys that it does not have are treated.
     """
@@ -34,6 +37,14 @@ class Facts:
         Raises:
             ValidationError: Something is missing, of another type, or unknown.
         """
-        text = json.dumps(data)  # strictly: no text for a number, but a list for a tuple
+        text = json.dumps(_without_texts(data))
+        # strictly: no text for a number, but a list for a tuple
         made: Self = adapter(cls).validate_json(text, strict=True, extra=cls.unknown)
         return made
+
+
+def _without_texts(value: Any) -> Any:
+    """The JSON without the sentences that have their data beside them."""
+    if isinstance(value, Mapping):
+        return {k: _without_texts(v) for k, v in value.items() if f"{k}_data" not in value}
+    return [_without_texts(item) for item in value] if isinstance(value, (list, tuple)) else value

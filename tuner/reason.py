@@ -42,6 +42,48 @@ class ReasonKind(Enum):
     NO_FIRST_ANSWER = "no_first_answer"
     SERVER_STOPPED_ANSWERING = "server_stopped_answering"
 
+    # What disturbed a measurement.
+    QUOTA_USED_UP = "quota_used_up"
+    MACHINE_PAUSED = "machine_paused"
+    OTHER_PROCESSES = "other_processes"
+
+    # What to know of a measurement.
+    SENT_LATE = "sent_late"
+    SENT_TOO_LITTLE = "sent_too_little"
+    NOT_AS_RECORDED = "not_as_recorded"
+    CLIENT_IN_LATENCY = "client_in_latency"
+    CLIENT_BUSY = "client_busy"
+    CLIENT_COSTLY = "client_costly"
+    ENDED_EARLY = "ended_early"
+    GPU_THROTTLED = "gpu_throttled"
+    SAMPLE_SMALL = "sample_small"
+    UNANSWERED = "unanswered"
+    NOT_STEADY = "not_steady"
+    SOME_FAILED = "some_failed"
+    CLOSED_LOOP_MODES = "closed_loop_modes"
+    UNIQUE_INPUTS_TOO_LARGE = "unique_inputs_too_large"
+    UNIQUE_INPUTS_TOO_FEW = "unique_inputs_too_few"
+    INPUTS_REPEATED = "inputs_repeated"
+    NO_FINAL_RESPONSE = "no_final_response"
+    MORE_AFTER_FINAL = "more_after_final"
+    SEQUENCES_UNENDED = "sequences_unended"
+    SLOW_FIRST_CALLS = "slow_first_calls"
+
+    # Why a measurement does not count.
+    LOAD_NOT_SENT = "load_not_sent"
+    DISTURBED = "disturbed"
+    ONLY_GAPS_MISS = "only_gaps_miss"
+    WINDOW_TOO_SHORT = "window_too_short"
+    TRIAL_LOST = "trial_lost"
+    PROOF_INTERRUPTED = "proof_interrupted"
+
+    # Why a config was not overloaded.
+    CLOSED_LOOP_NOT_OVERLOADED = "closed_loop_not_overloaded"
+    LISTED_NOT_OVERLOADED = "listed_not_overloaded"
+    NO_TAIL_SLO = "no_tail_slo"
+    NO_LOAD_TO_EXCEED = "no_load_to_exceed"
+    WINNER_SUSTAINED_OVERLOAD = "winner_sustained_overload"
+
     # A server.
     SERVER_SAYS = "server_says"
     SERVER_GONE = "server_gone"
@@ -98,6 +140,32 @@ class ReasonKind(Enum):
     NO_LASTING_GAIN = "no_lasting_gain"
     GAIN_UNSURE = "gain_unsure"
 
+    # A check.
+    NO_SOAK = "no_soak"
+    CREDIT_LOST = "credit_lost"
+    CREDIT_NOT_JUDGED = "credit_not_judged"
+    CREDIT_HOLDS = "credit_holds"
+    SLOS_MISSED = "slos_missed"
+    SLOS_AT_EDGE = "slos_at_edge"
+    TOO_FEW_TO_JUDGE = "too_few_to_judge"
+    SLOS_MET = "slos_met"
+    SENDING_LIMITED = "sending_limited"
+    LIMIT_HIDES_LOSS = "limit_hides_loss"
+    NO_ACCEPTED_RESULT = "no_accepted_result"
+    ACCEPTED_ELSEWHERE = "accepted_elsewhere"
+    ACCEPTED_OTHERWISE = "accepted_otherwise"
+    ACCEPTED_AT_OTHER_LOAD = "accepted_at_other_load"
+    OTHER_GENERATOR = "other_generator"
+    COMPARED_ELSEWHERE = "compared_elsewhere"
+    LOSS_RULED_OUT = "loss_ruled_out"
+    LOSS_SMALL = "loss_small"
+    LOSS_CERTAIN = "loss_certain"
+    LOSS_OPEN = "loss_open"
+    LOSS_FINDABLE = "loss_findable"
+    CONFIG_REFUSED = "config_refused"
+    CONFIG_UNMEASURED = "config_unmeasured"
+    DISTURBED_CHECK = "disturbed_check"
+
 
 @dataclass(frozen=True)
 class Reason:
@@ -113,7 +181,7 @@ class Reason:
 
     kind: ReasonKind
     subject: str = ""
-    facts: Mapping[str, Fact] = field(default_factory=dict)
+    facts: Mapping[str, Fact] = field(default_factory=dict, hash=False)
     causes: tuple[Reason, ...] = ()
 
     @classmethod

@@ -29,6 +29,7 @@ from tuner.load.traffic.arrivals import arrivals_of
 from tuner.measurement.measurement import Arrivals, LoadPoint, ServerStatistics
 from tuner.measurement.window import Window, window_for
 from tuner.prepare.job import Job, Request, prepare
+from tuner.reason import Reason
 from tuner.score.point import Point, judge_point
 from tuner.space.candidate import Candidate
 
@@ -182,7 +183,7 @@ class EmulatedBench:
         count = 50 * concurrency
         return count / float(self._under(np.zeros(count), seed).answered_s.max())
 
-    def lost(self, reason: str) -> None:
+    def lost(self, reason: Reason) -> None:
         raise RuntimeError(reason)  # nothing fails here
 
     def _under(self, due_s: Times, seed: int) -> Queue:

@@ -179,7 +179,7 @@ def recorded(bench: Bench, grid: Grid, candidate: Candidate, number: int) -> Rec
             points = (found_again if number else found_first)(bench, job, BEGIN * start, seeds)
         except TrialError as error:
             print(f"failed: {error.message}", flush=True)
-            bench.lost(error.message)
+            bench.lost(error.reason)
             continue
         took = round(time.monotonic() - begin, 2)
         measured = tuple(p.measurement for p in sorted(points, key=lambda p: p.level))

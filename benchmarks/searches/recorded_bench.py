@@ -27,6 +27,7 @@ from tuner.measurement.batch_profile import BatchCall
 from tuner.measurement.measurement import Arrivals, LoadPoint, Measurement, ServerStatistics
 from tuner.measurement.window import Window
 from tuner.meter.evaluate import ClientCeiling
+from tuner.reason import Reason
 from tuner.score.capacity import Bracket
 from tuner.score.point import Point, judge_point
 from tuner.space.candidate import Candidate
@@ -338,7 +339,7 @@ class RecordedBench:
         shared, own = (random.Random(name).choice(self._world.noises).at(share) for name in names)
         return math.sqrt(self._alike) * shared + math.sqrt(1.0 - self._alike) * own
 
-    def lost(self, reason: str) -> None:
+    def lost(self, reason: Reason) -> None:
         """Nothing is kept here."""
 
     def one_at_a_time(self, seed: int) -> dict[str, float]:

@@ -17,13 +17,14 @@ from pathlib import Path
 from typing import Any
 
 from tuner.measurement.measurement import Measurement
+from tuner.record.earlier import with_data
 from tuner.space.candidate import Candidate
 
 TABLES = Path(__file__).parent / "tables"
 #: Specs of several models; their tables are beside the others.
 SERVED = Path(__file__).parent / "served_models"
 #: Fields that are meaningless once the programs have ended, or follow from others.
-_LEFT_OUT = ("command", "warnings", "restarts", "slices")
+_LEFT_OUT = ("command", "warnings", "warnings_data", "disturbances", "restarts", "slices")
 _DIGITS = 6
 _DEFAULTS = {field.name: field.default for field in dataclasses.fields(Measurement)}
 #: Repeats from this number on were measured in windows as long as a run's own.
@@ -175,21 +176,21 @@ def _plain(measurement: Measurement) -> dict[str, Any]:
 
 
 def _told(data: Mapping[str, Any]) -> dict[str, Any]:
-    kept = {k: v for k, v in data.items() if k not in _LEFT_OUT and v != _DEFAULTS[k]}
+    kept = {k: v for k, v in data.items() if k not in _LEFT_OUT and v != _DEFAULTS.get(k, [])}
     kept["host"] = {k: v for k, v in data["host"].items() if v is not None}
     kept["server"] = data["server"]
     return kept
 
 
 def _measurement(data: Mapping[str, Any], cores: int | None) -> Measurement:
-    return Measurement.from_json(_whole(data, cores))
+    return Measurement.from_json(with_data(_whole(data, cores)))
 
 
 def _whole(data: Mapping[str, Any], cores: int | None) -> dict[str, Any]:
     host = {"cores": cores, **data["host"]}
     streams = {name: _whole(own, cores) for name, own in data.get("streams", {}).items()}
     kept = {k: v for k, v in data.items() if k != "source"}  # only ever that of each request
-    return {"warnings": (), "command": (), **kept, "host": host, "streams": streams}
+    return {"command": (), **kept, "host": host, "streams": streams}
 
 
 def _rounded(value: Any) -> Any:

@@ -30,6 +30,7 @@ from tuner.meter.session import Session
 from tuner.prepare.job import Job
 from tuner.prepare.timebook import TimeBook
 from tuner.progress.events import Silent
+from tuner.reason import Reason
 from tuner.score.next_load import LoadPlan, load_plan
 from tuner.score.point import Point, judge_point
 from tuner.space.candidate import Candidate
@@ -159,7 +160,7 @@ class EmulatedBench:
             return synthetic_measurement(level, p99_us, served=10.0 * level, arrivals=self.arrivals)
         return synthetic_server(level, capacity)
 
-    def lost(self, reason: str) -> None:
+    def lost(self, reason: Reason) -> None:
         self.given_up.append(reason)
 
     def one_at_a_time(self, seed: int) -> Mapping[str, float]:

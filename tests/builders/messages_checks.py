@@ -20,6 +20,7 @@ from tuner.errors import (
     LoadFailedError,
 )
 from tuner.measurement.measurement import HostUse, Measurement
+from tuner.reason import Reason
 from tuner.score.point import Point
 
 
@@ -35,7 +36,9 @@ class Noisy(ToyBench):
     """Something disturbs every load."""
 
     def reading(self, level: float, seed: int) -> Measurement:
-        return replace(super().reading(level, seed), disturbances=("The CPU was busy.",))
+        return replace(
+            super().reading(level, seed), disturbances=(Reason.of_text("The CPU was busy."),)
+        )
 
 
 class Unread(ToyBench):
@@ -85,7 +88,7 @@ class Robbed(Fading):
 
     def reading(self, level: float, seed: int) -> Measurement:
         found = super().reading(level, seed)
-        return replace(found, disturbances=("a neighbour took 20 % of the CPU",))
+        return replace(found, disturbances=(Reason.of_text("a neighbour took 20 % of the CPU"),))
 
 
 def edited(place: Place, **facts: object) -> Place:

@@ -27,6 +27,7 @@ from tuner.prepare.job import Job, Request, prepare
 from tuner.prepare.machine_lock import LockHolder, Neighbours, registered
 from tuner.score.next_load import load_plan
 from tuner.search.window_notes import window_notes
+from tuner.sentences import sentence
 from tuner.spec.model import Spec
 
 ROOT = Path(__file__).parents[2]
@@ -189,9 +190,12 @@ def measuring() -> dict[str, Case]:
                     for level in levels:
                         bench.measure(level, 1)
                 except TunerError as error:
-                    bench.lost(error.message)
+                    bench.lost(error.reason)
                     notes += filter(None, (error.message, error.hint))
-            return [*notes, *(f"rejected: {one.level:g}/s: {one.reason}" for one in rejected)]
+            return [
+                *notes,
+                *(f"rejected: {one.level:g}/s: {sentence(one.reason)}" for one in rejected),
+            ]
 
         return case
 

@@ -26,6 +26,7 @@ from tuner.measurement.measurement import (
     ServerStatistics,
 )
 from tuner.measurement.window import LatencyBound
+from tuner.reason import Reason
 from tuner.record.bottleneck import bottleneck_of
 from tuner.record.checks import Baseline, Key, find_baseline, write_baseline
 from tuner.record.manifest import KeptConfig
@@ -34,6 +35,7 @@ from tuner.score.judge import unsteadiness
 from tuner.score.point import judge_point, score_points
 from tuner.score.trial import Trial, TrialState
 from tuner.search.fits import cannot_fit
+from tuner.sentences import sentence
 from tuner.server.memory import MACHINE, Memory
 from tuner.server.shared_memory import SHM
 from tuner.spec.slo import Objective, Slo
@@ -166,13 +168,20 @@ BASELINE = Baseline(
 )
 
 
+def no_baseline(here: Path, key: Key, *, any_machine: bool = False) -> str:
+    """Why there is none."""
+    found = find_baseline(here, key, any_machine=any_machine)
+    assert isinstance(found, Reason)
+    return sentence(found)
+
+
 def no_baselines() -> dict[str, Case]:
     """Why a check has no accepted result to be compared with."""
 
     def found(key: Key, *, any_machine: bool = False) -> Case:
         def case(here: Path) -> str:
             write_baseline(here, BASELINE)
-            return str(find_baseline(here, key, any_machine=any_machine))
+            return no_baseline(here, key, any_machine=any_machine)
 
         return case
 
@@ -185,7 +194,7 @@ def no_baselines() -> dict[str, Case]:
         return case
 
     return {
-        "there is none": lambda here: str(find_baseline(here, KEY)),
+        "there is none": lambda here: no_baseline(here, KEY),
         "it is of another model": found(replace(KEY, model="m-2")),
         "it is of another machine": found(replace(KEY, machine="b" * 16)),
         "it is of another question": found(

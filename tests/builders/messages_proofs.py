@@ -34,6 +34,7 @@ from tuner.measurement.measurement import Measurement
 from tuner.proof.entrants import at_low_loads
 from tuner.proof.overload import probe_overload
 from tuner.proof.verdict import why
+from tuner.reason import Reason
 from tuner.record.remedies import remedies
 from tuner.record.result_schema import RunDecision
 from tuner.record.status import Status
@@ -89,7 +90,9 @@ class Robbed(ProvingBench):
 
     def soak(self, level: float, seed: int, least_s: float = 0.0) -> Point:
         point = super().soak(level, seed, least_s)
-        missed = replace(point.measurement, p99_latency_us=41e3, disturbances=(STOLEN,))
+        missed = replace(
+            point.measurement, p99_latency_us=41e3, disturbances=(Reason.of_text(STOLEN),)
+        )
         return judge_point(self.slos, missed)
 
 

@@ -23,6 +23,7 @@ from tuner.load.probes.warmup import WarmUp
 from tuner.load.watch.machine import disturbances
 from tuner.measurement.measurement import FailureReason, Failures, HostUse
 from tuner.measurement.window import LatencyBound
+from tuner.reason import Reason
 from tuner.record.checks import read_check
 from tuner.record.confirmation import ChangeUndone, RunNoise, Soak
 from tuner.record.manifest import Choices
@@ -127,7 +128,7 @@ def parts() -> dict[str, Case]:
     """By what is special about a run, or a check."""
     undone = ChangeUndone("dynamic_batching", 900.0, 0.0, -900.0, kept=True)
     noise = RunNoise(repeats=9, throughput_cv=0.011, p99_cv=None, rounds=6, capacity_cv=0.02)
-    soak = Soak(reason="Other processes took 74% of the CPU.")
+    soak = Soak(why_unknown=Reason.of_text("Other processes took 74% of the CPU."))
     long = "+ a line of a very long diff\n" * 5000
     trend = check_document.trend_chart(facts(history=nights()))
     assert trend is not None

@@ -22,6 +22,7 @@ from tuner.cli.ui.plain import PlainEvents
 from tuner.cli.ui.words import outcome_text
 from tuner.measurement.measurement import Arrivals, LoadPoint
 from tuner.progress.events import Outlook
+from tuner.reason import Reason
 from tuner.record.status import CheckStatus
 from tuner.score.point import judge_point, score_points
 from tuner.score.trial import Trial, TrialState
@@ -102,7 +103,7 @@ def soak(events: PlainEvents | LiveEvents, _: object = None) -> None:
     for count in (313, 385):
         events.disturbed("Other processes took 33% of the machine's CPU.", 5.0)
         point = judge_point([P99_40MS], synthetic_server(900, 1000))
-        warned = replace(point.measurement, warnings=(few.format(count),))
+        warned = replace(point.measurement, warnings=(Reason.of_text(few.format(count)),))
         events.measured(replace(point, measurement=warned))
     events.step("starting Triton")
     events.loading(LoadPoint(Arrivals.POISSON, 372.0), 30.0)

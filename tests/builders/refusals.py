@@ -12,6 +12,8 @@ from typing import Any
 from builders.golden import table_of
 
 from tuner.errors import TunerError
+from tuner.reason import Reason
+from tuner.sentences import sentence
 
 #: Runs in a directory: raises, or returns its messages.
 Case = Callable[[Path], Any]
@@ -45,4 +47,5 @@ def refusal(case: Case, here: Path) -> str:
         return f"{error.message}{hint}\n({error.exit_code})"
     except ValueError as error:
         return f"{type(error).__name__}: {error}"
-    return messages if isinstance(messages, str) else "\n".join(messages)
+    parts = [messages] if isinstance(messages, str | Reason) else messages
+    return "\n".join(sentence(part) if isinstance(part, Reason) else part for part in parts)

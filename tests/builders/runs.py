@@ -27,6 +27,7 @@ from tuner.measurement.measurement import (
     ServerStatistics,
     Slice,
 )
+from tuner.reason import Reason
 from tuner.record.confirmation import Repeat, Role
 from tuner.record.manifest import KeptConfig, Manifest
 from tuner.record.proved import ProvedConfig
@@ -39,6 +40,10 @@ from tuner.spec.slo import Objective, Slo
 from tuner.writeback.plan import FilePlan, sha256_of, text_with
 
 RUNS = Path(__file__).parents[1] / "runs"
+
+
+#: What runs tell of a load generator at its limit.
+BUSY = Reason.of_text("the load generator used 1.9 of 2 cores")
 
 
 def stored_run(parent: Path, name: str = "ensemble") -> Path:
@@ -113,7 +118,7 @@ def measure(candidate: Candidate, rate: float, seed: int, *, gpu: bool = False) 
             gpu_power_w=90 + 200 * busy if gpu else None,
         ),
         wall_s=4.1,
-        warnings=("the load generator used 1.9 of 2 cores",) if rate > 1800 else (),
+        warnings=(BUSY,) if rate > 1800 else (),
         command=("/opt/bin/perf_analyzer", "-m", "toy", "--request-intervals", "it's <a> file"),
     )
 

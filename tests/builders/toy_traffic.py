@@ -17,10 +17,11 @@ from tuner.load.traffic.kind import CallerJob, Traffic
 from tuner.measurement.measurement import LoadPoint, Measurement
 from tuner.measurement.window import Window
 from tuner.modelconfig.schema import ModelConfig
+from tuner.reason import Reason
 from tuner.spec.workload import StreamSpec, Workload
 
 COPIES = 2
-WARNING = "Each request was sent twice."
+WARNING = Reason.of_text("Each request was sent twice.")
 
 
 class Twins(Traffic):

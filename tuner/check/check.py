@@ -9,7 +9,7 @@ the error goes on; the exit code is read from what was written.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import geometric_mean
@@ -28,6 +28,7 @@ from tuner.prepare.serving import ModelNotServedError, serving
 from tuner.prepare.timebook import TimeBook
 from tuner.prepare.tools import Programs, choose_generator, client_notes, find_programs
 from tuner.progress.events import Events
+from tuner.reason import Fact, Reason, ReasonKind
 from tuner.record.checks import (
     CHECK,
     Baseline,
@@ -47,6 +48,7 @@ from tuner.record.status import CheckStatus
 from tuner.record.store import RunStore, new_run_id
 from tuner.score.ratio import CONFIDENCE
 from tuner.search.cores import settle_cores
+from tuner.sentences import sentence
 from tuner.space.environment import assignments
 from tuner.spec.units import count_text
 from tuner.writeback.repository import half_written
@@ -97,9 +99,9 @@ def check(
             machine = _machine(programs)
             opened = _Open(job, store, manifest, key, machine, found, report, accept)
             events.note(f"check {store.directory}")
-            if isinstance(found, str) and not accept:
+            if isinstance(found, Reason) and not accept:
                 told = "This check can find an SLO missed (exit code 10), but not pass (11)."
-                events.note(f"{found} {told}")
+                events.note(f"{sentence(found)} {told}")
 
             def checkpoint() -> None:
                 neighbours.look()
@@ -129,13 +131,6 @@ def _started_as_proved(
     return job.started_with(given)
 
 
-def _disturbed(disturbances: Sequence[str]) -> list[str]:
-    """One sentence about all of them, the first in full."""
-    more = len(disturbances) - 1
-    others = f" And {count_text(more, 'other disturbance')}." if more > 0 else ""
-    return [f"Disturbed: {first}{others}" for first in disturbances[:1]]
-
-
 def _machine(programs: Programs) -> str:
     """In words."""
     host, versions = programs.host, programs.versions()
@@ -159,7 +154,7 @@ class _Open:
     manifest: Manifest
     key: Key
     machine: str
-    found: Baseline | str
+    found: Baseline | Reason
     report: Callable[[Path], object]
     accept: bool
     book: TimeBook = field(default_factory=TimeBook)
@@ -170,7 +165,7 @@ class _Open:
 
     @property
     def baseline(self) -> Baseline | None:
-        return None if isinstance(self.found, str) else self.found
+        return None if isinstance(self.found, Reason) else self.found
 
     @property
     def own(self) -> Baseline | None:
@@ -199,11 +194,8 @@ class _Open:
                     events.note(told)
                 client, baseline = choose_generator(served.job).kind, self.baseline
                 if baseline is not None and not comparable(baseline.client, client.name):
-                    reason = (
-                        "The accepted result's latencies were not measured by "
-                        f"{client.title}, as they are now: the two cannot be compared. "
-                        "Accept a new one with --update-baseline."
-                    )
+                    facts: dict[str, Fact] = {"generator": client.title}
+                    reason = Reason(ReasonKind.OTHER_GENERATOR, facts=facts)
                     if not self.accept:
                         return CheckVerdict(CheckStatus.INCONCLUSIVE, (reason,))
                     baseline = None
@@ -223,23 +215,26 @@ class _Open:
                     return rounds
         except ModelNotServedError as error:
             status = CheckStatus.MISSED if error.refused else CheckStatus.INCONCLUSIVE
-            return CheckVerdict(status, (error.message,))
+            return CheckVerdict(status, (error.reason,))
         except DeployRefusedError as error:
-            reason = f"Triton refuses the config in the repository: {error.message}"
+            reason = Reason(ReasonKind.CONFIG_REFUSED, causes=(error.reason,))
             return CheckVerdict(CheckStatus.MISSED, (reason,))
         except TrialError as error:
-            reason = f"The config in the repository could not be measured: {error.message}"
+            reason = Reason(ReasonKind.CONFIG_UNMEASURED, causes=(error.reason,))
             return CheckVerdict(CheckStatus.INCONCLUSIVE, (reason,))
 
     def end(self, found: CheckRounds | CheckVerdict) -> CheckFacts:
         """Accepts the result if requested, and stores how the check ended."""
         if isinstance(found, CheckVerdict):
             return self.store_facts(found)
-        not_compared = self.found if isinstance(self.found, str) else ""
+        not_compared = self.found if isinstance(self.found, Reason) else None
         verdict = verdict_of(found, self.job.spec.check, not_compared, accept=self.accept)
-        remarks = _disturbed(found.disturbances)
+        remarks = list[Reason]()
+        if found.disturbances:
+            remarks.append(Reason(ReasonKind.DISTURBED_CHECK, causes=found.disturbances))
         if self.baseline is not None and self.baseline.key.fingerprint != self.key.fingerprint:
-            remarks.append(f"Compared with a result of another machine ({self.baseline.machine}).")
+            elsewhere: dict[str, Fact] = {"machine": self.baseline.machine}
+            remarks.append(Reason(ReasonKind.COMPARED_ELSEWHERE, facts=elsewhere))
         verdict = CheckVerdict(verdict.status, (*verdict.reasons, *remarks))
         accepted = None
         if verdict.status is CheckStatus.ACCEPTED:
@@ -286,8 +281,9 @@ class _Open:
         if isinstance(error, InterruptedRunError):
             status = CheckStatus.INTERRUPTED
             error.hint = f"start again: tune check {self.job.loaded.path}"
-        message = error.message if isinstance(error, TunerError) else f"a defect of tune: {error!r}"
-        self.store_facts(CheckVerdict(status, (message,)))
+        defect = Reason.of_text(f"a defect of tune: {error!r}")
+        reason = error.reason if isinstance(error, TunerError) else defect
+        self.store_facts(CheckVerdict(status, (reason,)))
 
     def store_facts(
         self, verdict: CheckVerdict, found: CheckRounds | None = None, accepted: Path | None = None
@@ -303,7 +299,8 @@ class _Open:
             checked_at=manifest.created_at,
             status=verdict.status,
             exit_code=verdict.status.exit_code,
-            reasons=list(verdict.reasons),
+            reasons=list(map(sentence, verdict.reasons)),
+            why=list(verdict.reasons),
             spec_path=manifest.spec_path,
             spec_sha256=manifest.spec_sha256,
             config_sha256=manifest.config_sha256,

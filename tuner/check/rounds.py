@@ -24,6 +24,7 @@ from tuner.proof.decide import look_after
 from tuner.proof.entrants import Entrant, ProofRules
 from tuner.proof.measured import MeasuredOnce
 from tuner.proof.soak import soak
+from tuner.reason import Reason, ReasonKind
 from tuner.record.checks import Baseline, Shown, SloRounds
 from tuner.record.confirmation import Role, Soak
 from tuner.record.responses import responses_of
@@ -38,7 +39,6 @@ from tuner.search.first_load import first_level
 from tuner.search.window_notes import refuse_too_slow
 from tuner.sentences import sentence
 from tuner.spec.slo import Goal, Objective
-from tuner.spec.units import digits
 
 #: Loads tried to find the capacity roughly; the rounds correct what is missing.
 PROBES = 4
@@ -115,10 +115,12 @@ class CheckRounds:
         return self._own.expected_level()
 
     @property
-    def client_limit(self) -> str:
-        """All that the load generator could send, where what is compared is a lower bound."""
-        most = min(r.limit for r in self._own.rounds)
-        return f"it sends {digits(most, 4)}/s at most" if self._own.limited else ""
+    def client_limit(self) -> float | None:
+        """All that the load generator could send, where what is compared is a lower bound.
+
+        In requests per second.
+        """
+        return min(r.limit for r in self._own.rounds) if self._own.limited else None
 
     @property
     def loads_tried(self) -> int:
@@ -131,11 +133,11 @@ class CheckRounds:
         return sum(not p.passed for r in self._own.rounds for p in r.points)
 
     @property
-    def disturbances(self) -> list[str]:
+    def disturbances(self) -> tuple[Reason, ...]:
         """What disturbed the machine under that load, or one that missed an SLO."""
         missed = [p for r in self._own.rounds for p in r.points if not p.passed]
-        said = (d for p in (*self.held, *missed) for d in p.measurement.disturbances)
-        return list(dict.fromkeys(said))
+        found = (d for p in (*self.held, *missed) for d in p.measurement.disturbances)
+        return tuple({sentence(d): d for d in reversed([*found])}.values())[::-1]
 
     def _start(self) -> float:
         """The load of the first round: a listed one, the accepted result's, or one looked for."""
@@ -229,9 +231,9 @@ class CheckRounds:
             served, rules = session.current, self._rules
             found = soak(self._measured, served, own, level, rules, told, at_most=1)
         except TrialError as error:
-            return Soak(reason=error.message)
+            return Soak(why_unknown=error.reason)
         if found.held is None and not found.tried:
-            return replace(found, reason="; ".join(map(sentence, found.failures)))
+            return replace(found, why_unknown=Reason(ReasonKind.NO_SOAK, causes=found.failures))
         return found
 
 

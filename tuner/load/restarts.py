@@ -27,7 +27,7 @@ from tuner.measurement.measurement import (
 )
 from tuner.measurement.responses import responses_of_all
 from tuner.measurement.window import LatencyBound
-from tuner.spec.units import digits
+from tuner.reason import Fact, Reason, ReasonKind
 
 #: No start's window is shorter than this.
 LEAST_S = 1.0
@@ -78,13 +78,17 @@ def combine(starts: Sequence[Measurement], bounds: Sequence[LatencyBound] = ()) 
     return replace(combined, warnings=warnings)
 
 
-def _spread(combined: Measurement) -> tuple[str, ...]:
+def _spread(combined: Measurement) -> tuple[Reason, ...]:
     rates = [start.throughput_infer_per_s for start in combined.restarts]
     low, high = min(rates), max(rates)
     if high <= low * (1.0 + SPREAD):
         return ()
-    span = f"{digits(low, 4)} to {digits(high, 4)} infer/s over {len(rates)} starts"
-    return (f"The closed loop settles in different modes: {span}.",)
+    facts: dict[str, Fact] = {
+        "lowest_infer_per_s": low,
+        "highest_infer_per_s": high,
+        "start_count": len(rates),
+    }
+    return (Reason(ReasonKind.CLOSED_LOOP_MODES, facts=facts),)
 
 
 def _each(

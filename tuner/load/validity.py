@@ -1,9 +1,10 @@
-"""What a reader must know about a measurement before believing it, in sentences."""
+"""What a reader must know about a measurement before believing it."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import replace
 
 from tuner.errors import ClientLimitError, LoadFailedError, ModelFailsError
 from tuner.load.client.job import refusal_in
@@ -13,9 +14,7 @@ from tuner.measurement.window import LatencyBound, Window
 from tuner.reason import Fact, Reason, ReasonKind
 from tuner.sentences import failed
 from tuner.server.control import StatisticsSnapshot
-from tuner.spec.labels import of_stream
 from tuner.spec.metrics import requests_needed
-from tuner.spec.units import count_text, digits
 
 _LATE_SENDS = 0.05
 #: Of the requests of a recording; told beyond it.
@@ -33,8 +32,8 @@ COSTLY = 0.10
 
 def warnings_about(
     measurement: Measurement, bounds: Sequence[LatencyBound] = ()
-) -> tuple[str, ...]:
-    """Sentences about the load, the client and the sample; empty when nothing is wrong.
+) -> tuple[Reason, ...]:
+    """What is wrong with the load, the client and the sample; empty when nothing is.
 
     Without ``bounds``, SLOs on percentiles of the latency, the sample is held to a p99.
     """
@@ -44,9 +43,9 @@ def warnings_about(
         *_not_as_recorded(measurement),
         *_client_heavy(measurement),
         *(
-            of_stream(name, sentence)
+            replace(reason, subject=name)
             for name, part in (measurement.streams or {"": measurement}).items()
-            for sentence in (
+            for reason in (
                 *_sample_small(part, [bound for bound in bounds if bound.holds_for(name)]),
                 *_unanswered(part),
                 *_littles_law(part),
@@ -74,15 +73,13 @@ def client_limit(load: LoadPoint, sent_per_s: float) -> ClientLimitError:
     return _client_error(load, sent_per_s)
 
 
-def _client_error(load: LoadPoint, sent_per_s: float | None, *late: str) -> ClientLimitError:
+def _client_error(load: LoadPoint, sent_per_s: float | None, *late: Reason) -> ClientLimitError:
     facts: dict[str, Fact] = {"load": str(load)}
     if sent_per_s is not None:
         facts["sent_per_s"] = float(sent_per_s)
-    if late:
-        facts["late"] = "; ".join(late)
     return failed(
         ClientLimitError,
-        Reason(ReasonKind.CLIENT_BEHIND, facts=facts),
+        Reason(ReasonKind.CLIENT_BEHIND, facts=facts, causes=late),
         "give it more cores (workload.cpus, or server.mode: remote from another machine), try the "
         "other workload.protocol, or raise workload.batch_size",
         sent_per_s=sent_per_s,
@@ -155,17 +152,16 @@ def received_count(
     return answered + int(waiting)
 
 
-def client_busy(share: float) -> tuple[str, ...]:
+def client_busy(share: float) -> tuple[Reason, ...]:
     """The warning about a load generator whose thread is this busy, as a share of one core."""
     if share <= BUSY:
         return ()
-    sentence = f"The load generator was busy for {share:.0%} of the time"
-    return (f"{sentence}: latencies include the time that answers waited for it.",)
+    return (Reason(ReasonKind.CLIENT_BUSY, facts={"busy_share": float(share)}),)
 
 
 def client_cost(
     request_s: float, share: float, cores: int, bounds: Sequence[LatencyBound]
-) -> Iterator[str]:
+) -> Iterator[Reason]:
     """The warning about a load generator that takes much CPU itself.
 
     Args:
@@ -173,59 +169,53 @@ def client_cost(
         share: What it took of its cores, 0..1.
     """
     tightest_s = min((bound.within_s for bound in bounds), default=math.inf)
-    parts = {"the tightest latency SLO": request_s / tightest_s, count_text(cores, "core"): share}
-    shares = [f"{part:.0%} of {what}" for what, part in parts.items() if part > COSTLY]
-    if shares:
-        yield (
-            f"The load generator itself took {digits(1e3 * request_s, 2)} ms of CPU for a request: "
-            f"{' and '.join(shares)}."
-        )
+    facts: dict[str, Fact] = {}
+    if (slo_share := request_s / tightest_s) > COSTLY:
+        facts["slo_share"] = float(slo_share)
+    if share > COSTLY:
+        facts |= {"core_share": float(share), "core_count": cores}
+    if facts:
+        facts["request_ms"] = float(1e3 * request_s)
+        yield Reason(ReasonKind.CLIENT_COSTLY, facts=facts)
 
 
-def ended_early(window: Window, planned: Window) -> tuple[str, ...]:
+def ended_early(window: Window, planned: Window) -> tuple[Reason, ...]:
     """The warning about a window that is shorter than planned."""
     if window.duration_s >= planned.duration_s:
         return ()
-    return (f"Stopped after {digits(window.duration_s, 2)} s: the SLO was already missed.",)
+    return (Reason(ReasonKind.ENDED_EARLY, facts={"duration_s": float(window.duration_s)}),)
 
 
-def _throttled(host: HostUse) -> Iterator[str]:
+def _throttled(host: HostUse) -> Iterator[Reason]:
     """No disturbance: it is a config's own load that heats a GPU."""
     if host.gpu_throttled:
-        clock = "" if host.gpu_clock_mhz is None else f", down to {host.gpu_clock_mhz:.0f} MHz"
-        yield f"A GPU's clocks were held down by heat or power meanwhile{clock}."
+        clock_mhz = host.gpu_clock_mhz
+        facts: dict[str, Fact] = {} if clock_mhz is None else {"clock_mhz": clock_mhz}
+        yield Reason(ReasonKind.GPU_THROTTLED, facts=facts)
 
 
-def _client_behind(m: Measurement) -> Iterator[str]:
-    for late in _sent_late(m):
-        yield f"The load generator could not keep up: {late}."
-    due_per_s = _sent_too_little(m)
-    if due_per_s is not None:
-        yield (
-            f"The load generator could not keep up: it sent {_sent(m)} of {digits(due_per_s, 4)} "
-            "requests per second."
-        )
+def _client_behind(m: Measurement) -> Iterator[Reason]:
+    yield from _sent_late(m)
+    if (due_per_s := _sent_too_little(m)) is not None and m.sent_per_s is not None:
+        facts: dict[str, Fact] = {"sent_per_s": m.sent_per_s, "due_per_s": due_per_s}
+        yield Reason(ReasonKind.SENT_TOO_LITTLE, facts=facts)
 
 
-def _not_as_recorded(m: Measurement) -> Iterator[str]:
+def _not_as_recorded(m: Measurement) -> Iterator[Reason]:
     """A recording's times are exact to 1 ms, or the share of those that are not is told."""
     late = m.late_sends or 0.0
     if m.load.arrivals is Arrivals.RECORDING and late > _NOT_AS_RECORDED:
-        yield f"{digits(100.0 * late, 2)}% of the recorded requests were sent over 1 ms late."
+        yield Reason(ReasonKind.NOT_AS_RECORDED, facts={"late_percent": 100.0 * late})
 
 
-def _sent(m: Measurement) -> str:
-    assert m.sent_per_s is not None
-    return digits(m.sent_per_s, 4)
-
-
-def _sent_late(m: Measurement) -> Iterator[str]:
+def _sent_late(m: Measurement) -> Iterator[Reason]:
     """In a mix, the streams whose latencies are the client's own."""
     for part in m.streams.values() or (m,):
         if part.late_sends is not None and part.late_sends > _LATE_SENDS and _lag_matters(part):
-            late = f"{part.late_sends:.0%} of the requests were sent more than 1 ms late"
-            lag_us = part.send_lag_p99_us
-            yield late if lag_us is None else f"{late}, 1% by {digits(lag_us / 1e3)} ms or more"
+            facts: dict[str, Fact] = {"late_share": part.late_sends}
+            if part.send_lag_p99_us is not None:
+                facts["lag_p99_us"] = part.send_lag_p99_us
+            yield Reason(ReasonKind.SENT_LATE, facts=facts)
             return
 
 
@@ -250,40 +240,37 @@ def _lag_matters(m: Measurement) -> bool:
     return m.send_lag_p99_us is None or m.send_lag_p99_us > _LAG_SHARE * m.p99_latency_us
 
 
-def _client_heavy(m: Measurement) -> Iterator[str]:
+def _client_heavy(m: Measurement) -> Iterator[Reason]:
     if m.client_send_us is None or m.client_recv_us is None or m.avg_latency_us <= 0.0:
         return
     share = (m.client_send_us + m.client_recv_us) / m.avg_latency_us
     if share > _CLIENT_SHARE:
-        yield f"The load generator itself takes {share:.0%} of the latency."
+        yield Reason(ReasonKind.CLIENT_IN_LATENCY, facts={"latency_share": share})
 
 
-def _sample_small(m: Measurement, bounds: Sequence[LatencyBound]) -> Iterator[str]:
+def _sample_small(m: Measurement, bounds: Sequence[LatencyBound]) -> Iterator[Reason]:
     share = max((bound.share for bound in bounds), default=0.99)
-    needed, percent = requests_needed(share), f"{100.0 * share:g}"
+    needed = requests_needed(share)
     if m.completed_count < needed and m.within_bounds is not False:
-        yield (
-            f"Only {count_text(m.completed_count, 'request')}: too few to prove a p{percent} "
-            f"({needed:,} needed at least)."
-        )
+        facts: dict[str, Fact] = {
+            "completed_count": m.completed_count,
+            "needed_count": needed,
+            "quantile": share,
+        }
+        yield Reason(ReasonKind.SAMPLE_SMALL, facts=facts)
 
 
-def _unanswered(m: Measurement) -> Iterator[str]:
+def _unanswered(m: Measurement) -> Iterator[Reason]:
     if m.unanswered_count:
-        yield (
-            f"{count_text(m.unanswered_count, 'request')} without an answer before the run ended: "
-            "slower than all others, so that percentiles which reach there are lower bounds."
-        )
+        yield Reason(ReasonKind.UNANSWERED, facts={"unanswered_count": m.unanswered_count})
 
 
-def _littles_law(m: Measurement) -> Iterator[str]:
+def _littles_law(m: Measurement) -> Iterator[Reason]:
     """Little's law: mean number in flight = rate of requests x mean latency, if steady."""
     expected = m.load.level if not m.load.arrivals.open_loop else m.mean_in_flight
     if expected is None or m.unanswered_count:
         return
     in_flight = m.requests_per_s * m.avg_answer_us / 1e6
     if abs(in_flight - expected) > max(_LITTLE * expected, 1.0):
-        yield (
-            f"Little's law does not hold: rate times latency gives {digits(in_flight)} requests in "
-            f"flight, there were {digits(expected)}; the system was not in a steady state."
-        )
+        facts: dict[str, Fact] = {"by_rate": float(in_flight), "in_flight": float(expected)}
+        yield Reason(ReasonKind.NOT_STEADY, facts=facts)

@@ -7,11 +7,13 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Annotated, Any
 
-from pydantic import Field
+from pydantic import Field, computed_field
 from pydantic.json_schema import SkipJsonSchema
 
 from tuner.facts import Facts
 from tuner.measurement.responses import ResponseFigures
+from tuner.reason import Reason
+from tuner.sentences import sentence
 from tuner.spec.units import digits
 
 if TYPE_CHECKING:
@@ -278,8 +280,8 @@ class Measurement(Facts):
         server: Of the model that the load is put on; None where there are several.
         restarts: Closed loops: each start of the load on its own; the figures are over all.
         slices: How it went over time; only where that was asked for (overload).
-        disturbances: What else on the machine disturbed it, one sentence each.
-        warnings: Things a reader must know, one sentence each.
+        disturbances: What else on the machine disturbed it.
+        warnings: What a reader must know of it.
         command: The exact command line that measured.
     """
 
@@ -313,8 +315,8 @@ class Measurement(Facts):
     wall_s: float = 0.0
     restarts: tuple[Restart, ...] = ()
     slices: tuple[Slice, ...] = ()
-    disturbances: tuple[str, ...] = ()
-    warnings: tuple[str, ...] = ()
+    disturbances: Annotated[tuple[Reason, ...], Field(alias="disturbances_data")] = ()
+    warnings: Annotated[tuple[Reason, ...], Field(alias="warnings_data")] = ()
     command: tuple[str, ...] = ()
     course: Course | None = None
     streams: Annotated[Mapping[str, Measurement], Field(exclude_if=_empty)] = field(
@@ -338,6 +340,18 @@ class Measurement(Facts):
     by_arrival_us: Latencies = field(default=None, compare=False, repr=False)
     all_by_arrival_us: Latencies = field(default=None, compare=False, repr=False)
     outside_gaps_us: Latencies = field(default=None, compare=False, repr=False)
+
+    @computed_field(alias="disturbances")  # type: ignore[prop-decorator]
+    @property
+    def disturbance_texts(self) -> tuple[str, ...]:
+        """One sentence each."""
+        return tuple(map(sentence, self.disturbances))
+
+    @computed_field(alias="warnings")  # type: ignore[prop-decorator]
+    @property
+    def warning_texts(self) -> tuple[str, ...]:
+        """One sentence each."""
+        return tuple(map(sentence, self.warnings))
 
     def of(self, stream: str) -> Measurement | None:
         """A stream's figures; all for ``""``; None where no request of the stream was due."""
@@ -392,7 +406,7 @@ class Rejected(Facts):
         measurement: Its result; None when it did not get that far.
     """
 
-    reason: str
+    reason: Reason
     candidate_key: str
     level: float
     wall_s: float

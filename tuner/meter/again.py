@@ -12,8 +12,10 @@ from tuner.load.validity import client_kept_up
 from tuner.load.watch.machine import taken_percent
 from tuner.measurement.measurement import LoadPoint, Measurement, Rejected, Stage
 from tuner.measurement.window import Window, lengthen
+from tuner.reason import Reason, ReasonKind
 from tuner.score.judge import SloOutcome, behind_share, judge_all, outcome_of
 from tuner.score.point import Point
+from tuner.sentences import sentence
 from tuner.spec.slo import Slo
 from tuner.spec.units import digits
 
@@ -58,7 +60,7 @@ BEHIND = RepeatReason("the load generator fell behind", 1, "as much again")
 DISTURBED = RepeatReason(
     "an SLO was missed beside a disturbance", 1, f"{PAUSE_S:.0f} s, and as much again"
 )
-WARMING_UP = RepeatReason("only a few gaps without any answer missed an SLO", 2, "as much again")
+WARMING_UP = RepeatReason(sentence(Reason(ReasonKind.ONLY_GAPS_MISS)), 2, "as much again")
 TOO_FEW = RepeatReason("too few answers for a verdict", 1, "a longer window, up to `max_window`")
 UNDECIDED = RepeatReason("ended early without need", 1, "a fresh server, and the whole window")
 TOO_HIGH = RepeatReason("a first load was too high for a result", 4, "a lower load")
@@ -200,11 +202,11 @@ def better_of(first: Measurement, second: Measurement) -> Measurement:
     return first if disturbed[0] < disturbed[1] else second
 
 
-def doubt_about(measurement: Measurement) -> str:
-    """Why a measurement is to be repeated; empty when it can be believed."""
+def doubt_about(measurement: Measurement) -> Reason:
+    """Why a measurement does not count, of which another one was made."""
     if not client_kept_up(measurement):
-        return "the load generator could not keep up"
-    return " ".join(measurement.disturbances)
+        return Reason(ReasonKind.LOAD_NOT_SENT)
+    return Reason(ReasonKind.DISTURBED, causes=measurement.disturbances)
 
 
 class Rejects:
@@ -225,18 +227,19 @@ class Rejects:
         """It counts, if the trial comes to its end."""
         self._kept.append(measurement)
 
-    def reject(self, reason: str, measurement: Measurement) -> None:
+    def reject(self, reason: Reason, measurement: Measurement) -> None:
         self.failed(reason, measurement.load.level, measurement.wall_s, measurement)
 
     def failed(
-        self, reason: str, level: float, wall_s: float, measurement: Measurement | None = None
+        self, reason: Reason, level: float, wall_s: float, measurement: Measurement | None = None
     ) -> None:
         """Passes on a measurement that does not count."""
         self._sink(Rejected(reason, self._candidate_key, level, wall_s, self.stage, measurement))
 
-    def trial_lost(self, reason: str) -> None:
+    def trial_lost(self, reason: Reason) -> None:
         """Rejects all that a failed trial measured; a proof has stored its rows."""
         if self.stage is Stage.SEARCH:
+            lost = Reason(ReasonKind.TRIAL_LOST, causes=(reason,))
             for measurement in self._kept:
-                self.reject(f"its trial ended without a result: {reason}", measurement)
+                self.reject(lost, measurement)
         self._kept = []

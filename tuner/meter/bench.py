@@ -47,11 +47,13 @@ from tuner.meter.protocol import LoadClient
 from tuner.meter.rates import SLOW_S, Rates, slow_answers_s
 from tuner.meter.rules import BenchRules
 from tuner.prepare.timebook import Phase, TimeBook
+from tuner.reason import Fact, Reason, ReasonKind
 from tuner.score.point import Point, judge_point
+from tuner.sentences import sentence
 from tuner.server.server import Endpoints
 from tuner.space.candidate import Candidate
 from tuner.spec.slo import Slo
-from tuner.spec.units import count_text, digits
+from tuner.spec.units import digits
 from tuner.spec.workload import CacheState
 from tuner.triton.changes import DeploymentKind
 from tuner.triton.deploy import Deployer, Deployment
@@ -83,7 +85,7 @@ class TritonBench:
         self._candidate: Candidate | None = None
         self._backlog = self._must_be_empty = False
         self._warming = 0  # so many measurements may still be made again for gaps
-        self._told: Sequence[str] = ()  # of the first calls of what is loaded
+        self._slow_calls: Sequence[Reason] = ()  # the first ones of what is loaded
         self._slow_at_first = set[str]()  # candidates, by their keys
         self._lasting = LastingDisturbance()
         self._left_cpus = False  # it was told that threads did
@@ -145,12 +147,12 @@ class TritonBench:
         if remark and not self._remarked:
             self._rules.note(remark)
             self._remarked = True  # of most candidates it is much the same
-        told = [*filter(None, (calls.slow for calls in asked))]
-        if told:
+        slow = [*filter(None, (calls.slow for calls in asked))]
+        if slow:
             self._slow_at_first.add(candidate.key)
-        if told and not self._told:
-            self._rules.note(" ".join(told))
-        self._told = told
+        if slow and not self._slow_calls:
+            self._rules.note(" ".join(map(sentence, slow)))
+        self._slow_calls = slow
 
     def measure(
         self, level: float, seed: int, least_s: float = 0.0, window_at: WindowAt | None = None
@@ -183,7 +185,7 @@ class TritonBench:
                 self._reject_short(point, window, longer)
                 point = self._believed(load, longer, seed)
         except (ServerGoneError, InterruptedRunError) as error:
-            self.lost(error.message)
+            self.lost(error.reason)
             raise
         except ClientLimitError as error:
             self.sendable.fell_behind(error, level)
@@ -230,7 +232,7 @@ class TritonBench:
         while self._warming and missed_by_gaps(self._rules.slos, point):
             self._warming -= 1
             self._rules.note(f"{WARMING_UP.situation}: measured again, it may be warming up")
-            self._rejects.reject(WARMING_UP.situation, counts)
+            self._rejects.reject(Reason(ReasonKind.ONLY_GAPS_MISS), counts)
             counts = self._put(load, window, seed)
             point = judge_point(self._rules.slos, counts)
         if why_again(point, self._lasting) is not None:
@@ -255,17 +257,20 @@ class TritonBench:
     def _pause(self, measurement: Measurement) -> None:
         """Idles beside a disturbance, so that it may end."""
         if measurement.disturbances:
-            self._rules.disturbed(" ".join(measurement.disturbances), PAUSE_S)
+            self._rules.disturbed(" ".join(measurement.disturbance_texts), PAUSE_S)
             with self._book.phase(Phase.WAITING):
                 idle(PAUSE_S, self._rules.checkpoint)
 
     def _reject_short(self, point: Point, window: Window, longer: Window) -> None:
-        count = count_text(point.measurement.completed_count, "answer")
-        short = f"{count} in {digits(window.duration_s, 3)} s, too few for a verdict"
-        self._rules.note(f"{short}: measured for {digits(longer.duration_s, 3)} s")
+        facts: dict[str, Fact] = {
+            "answer_count": point.measurement.completed_count,
+            "duration_s": float(window.duration_s),
+        }
+        short = Reason(ReasonKind.WINDOW_TOO_SHORT, facts=facts)
+        self._rules.note(f"{sentence(short)}: measured for {digits(longer.duration_s, 3)} s")
         self._rejects.reject(short, point.measurement)
 
-    def lost(self, reason: str) -> None:
+    def lost(self, reason: Reason) -> None:
         """The deployed candidate's trial ended without a result: its measurements do not count."""
         self._rejects.trial_lost(reason)
 
@@ -340,7 +345,7 @@ class TritonBench:
         try:
             found = overload_of(measurement, window, slo)
         except LoadFailedError as error:
-            self._rejects.reject(error.message, measurement)
+            self._rejects.reject(error.reason, measurement)
             raise
         patience_s = self._rules.first_answer_s
         return replace(found, lone=self._ask(lambda load: load.ask_alone(slo.stream, patience_s)))
@@ -381,7 +386,7 @@ class TritonBench:
                     measurement = generator.measure(load, window, seed)
                 break
             except TrialError as error:
-                self._rejects.failed(error.message, load.level, time.monotonic() - begin)
+                self._rejects.failed(error.reason, load.level, time.monotonic() - begin)
                 # a dead server is replaced anyway; a running one may still be full of requests
                 self._backlog = not isinstance(error, ServerGoneError)
                 may_be_whole = window.ends_early is not EarlyEnd.NEVER
@@ -392,5 +397,5 @@ class TritonBench:
         return replace(
             measurement,
             disturbances=disturbances(measurement, window.tightest),
-            warnings=(*measurement.warnings, *self._told),
+            warnings=(*measurement.warnings, *self._slow_calls),
         )

@@ -30,6 +30,7 @@ from tuner.measurement.measurement import Measurement, Stage
 from tuner.measurement.window import Window
 from tuner.meter.evaluate import ClientCeiling
 from tuner.prepare.timebook import Phase, TimeBook
+from tuner.reason import Reason
 from tuner.record.manifest import Manifest
 from tuner.score.point import Point
 from tuner.space.candidate import Candidate
@@ -343,7 +344,7 @@ class FirstBench:
         found: WarmUp | None = self._call("warm_up", candidate, texts)
         return found
 
-    def lost(self, reason: str) -> None:
+    def lost(self, reason: Reason) -> None:
         self._call("lost", reason)
 
     def _kept_up(self, point: Point, level: float) -> Point:

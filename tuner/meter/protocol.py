@@ -16,6 +16,7 @@ from tuner.measurement.batch_profile import BatchCall
 from tuner.measurement.measurement import Measurement, Stage
 from tuner.measurement.window import Window
 from tuner.meter.evaluate import ClientCeiling
+from tuner.reason import Reason
 from tuner.score.point import Point
 from tuner.space.candidate import Candidate
 from tuner.spec.slo import Slo
@@ -53,7 +54,7 @@ class Bench(Protocol):
 
     def warm_up(self, candidate: Candidate, texts: Mapping[str, str]) -> WarmUp | None: ...
 
-    def lost(self, reason: str) -> None: ...
+    def lost(self, reason: Reason) -> None: ...
 
 
 class LoadClient(LoadGenerator, Protocol):

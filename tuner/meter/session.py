@@ -25,6 +25,7 @@ from tuner.prepare.serving import Serving
 from tuner.prepare.timebook import TimeBook
 from tuner.prepare.tools import choose_generator
 from tuner.progress.events import Events
+from tuner.reason import Reason, ReasonKind
 from tuner.record.confirmation import Repeat
 from tuner.record.manifest import Manifest
 from tuner.record.store import RunStore
@@ -229,12 +230,12 @@ def may_be_cached(job: Job) -> dict[str, tuple[str, ...]]:
     return found
 
 
-def why_no_overload(spec: Spec, plan: LoadPlan) -> str:
-    """Why nothing can be overloaded; empty when there is a capacity to exceed."""
+def why_no_overload(spec: Spec, plan: LoadPlan) -> Reason | None:
+    """Why nothing can be overloaded; None where there is a capacity to exceed."""
     if not plan.arrivals.open_loop:
-        return "A closed loop cannot be overloaded: its clients wait for their answers."
+        return Reason(ReasonKind.CLOSED_LOOP_NOT_OVERLOADED)
     if plan.listed is not None:
-        return "The loads are fixed by the spec: no capacity was searched, so none is exceeded."
+        return Reason(ReasonKind.LISTED_NOT_OVERLOADED)
     if tail_slo(spec.slos) is None:
-        return "No SLO bounds a high percentile of the latency: nothing to recover to."
-    return ""
+        return Reason(ReasonKind.NO_TAIL_SLO)
+    return None

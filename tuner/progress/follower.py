@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -10,12 +9,11 @@ from pathlib import Path
 
 from tuner.measurement.measurement import LoadPoint
 from tuner.progress.events import Outlook
+from tuner.reason import Reason, ReasonKind
 from tuner.score.point import Point
 from tuner.score.trial import Trial
 from tuner.space.candidate import Candidate
 from tuner.space.words import changes_text
-
-_NUMBER = re.compile(r"\d[\d.,]*")
 
 
 @dataclass(frozen=True)
@@ -52,19 +50,19 @@ class LoadUnderWay:
 
 
 class WarningCounts:
-    """Warnings of measurements by their kind: the sentence without its numbers."""
+    """Warnings of measurements by their kind and stream."""
 
     def __init__(self) -> None:
-        self._counts: dict[str, tuple[str, int]] = {}
+        self._counts: dict[tuple[ReasonKind, str], tuple[Reason, int]] = {}
 
-    def add(self, sentences: Sequence[str]) -> None:
-        for text in sentences:
-            kind = _NUMBER.sub("#", text)
-            first, count = self._counts.get(kind, (text, 0))
+    def add(self, warnings: Sequence[Reason]) -> None:
+        for warning in warnings:
+            kind = warning.kind, warning.subject
+            first, count = self._counts.get(kind, (warning, 0))
             self._counts[kind] = first, count + 1
 
-    def __iter__(self) -> Iterator[tuple[str, int]]:
-        """The first sentence of each kind, and how many there were."""
+    def __iter__(self) -> Iterator[tuple[Reason, int]]:
+        """The first warning of each kind, and how many there were."""
         return iter(self._counts.values())
 
 

@@ -10,14 +10,13 @@ from tuner.load import seeds
 from tuner.load.probes.overload import Overload
 from tuner.load.traffic.arrivals import OVERLOAD
 from tuner.meter.session import Session, why_no_overload
+from tuner.reason import Reason, ReasonKind
 from tuner.record.proved import ProvedConfig
 from tuner.record.result_schema import Overloads, RunDecision
 from tuner.score.judge import tail_slo
 from tuner.spec.slo import Slo
 
 _CURRENT, _WINNER = "current config", "winner"
-_SUSTAINED_NONE = "not overloaded, since it met the SLOs at no load"
-_SPARED = "not overloaded, since the winner sustained that load in every round"
 
 
 def probe_overload(session: Session, verdict: RunDecision) -> RunDecision:
@@ -27,16 +26,17 @@ def probe_overload(session: Session, verdict: RunDecision) -> RunDecision:
         InterruptedRunError: The user stopped it.
     """
     slo = tail_slo(session.spec.slos)
-    reason = why_no_overload(session.spec, session.plan)
-    if slo is None or reason:
+    if (reason := why_no_overload(session.spec, session.plan)) is not None:
         return verdict.model_copy(update={"overload": Overloads(None, None, (reason,))})
+    assert slo is not None  # else there is a reason
     sides = {_CURRENT: verdict.baseline, _WINNER: verdict.winner}
     sustained = {name: _sustained(side) for name, side in sides.items() if side is not None}
-    reasons = [f"{name}: {_SUSTAINED_NONE}" for name, levels in sustained.items() if not levels]
+    none = ReasonKind.NO_LOAD_TO_EXCEED
+    reasons = [Reason(none, name) for name, levels in sustained.items() if not levels]
     current, winner = sustained.get(_CURRENT, []), sustained.get(_WINNER, [])
     if current and winner and OVERLOAD * max(current) < min(winner):
         sustained[_CURRENT] = []
-        reasons.append(f"{_CURRENT}: {_SPARED}")
+        reasons.append(Reason(ReasonKind.WINNER_SUSTAINED_OVERLOAD, _CURRENT))
     if any(sustained.values()):
         session.events.phase("overloading")
     found: dict[str, Overload] = {}
@@ -46,7 +46,7 @@ def probe_overload(session: Session, verdict: RunDecision) -> RunDecision:
         try:
             found[name] = _probe(session, side, min(sustained[name]), slo)
         except TrialError as error:
-            reasons.append(f"{name}: {error.message}")
+            reasons.append(error.reason.of(name))
         else:
             session.events.note(f"{name}: {found[name].sentence}")
     overloads = Overloads(found.get(_CURRENT), found.get(_WINNER), tuple(reasons))

@@ -16,6 +16,7 @@ from tuner.proof.contender import Contender
 from tuner.proof.entrants import FAR, ProofRules
 from tuner.proof.measured import MeasuredOnce
 from tuner.proof.rounds import RoundsResult
+from tuner.reason import Reason
 from tuner.record.confirmation import Role, Soak, Soaked, unknown_by
 from tuner.record.proved import ProvedConfig
 from tuner.score.capacity import NEAR, NoResult, Probe, is_near, saturated, steepness
@@ -23,7 +24,6 @@ from tuner.score.judge import SloOutcome, tail_slo
 from tuner.score.late_share import CONFIDENCE, LateShare, measured_late_share
 from tuner.score.next_load import STEEP, StepRule, next_load
 from tuner.score.point import Point
-from tuner.sentences import sentence
 from tuner.space.candidate import Candidate
 from tuner.spec.slo import Slo, tail_shares
 
@@ -83,14 +83,14 @@ def soak(
     """
     windows = [p for r in rounds.rounds for p in r.points if p.passed or is_near(p)]
     remembers_s = relaxation_s(windows)
-    tried, limited, failed = list[Soaked](), list[str](), list[Probe]()
+    tried, behind, failed = list[Soaked](), list[Reason](), list[Probe]()
     lower: float | None = level
     while lower is not None and len(failed) < at_most:
         number = len(failed)
         try:
             point = _soak_once(measured, candidate, lower, rules, remembers_s, number)
         except ClientLimitError as error:
-            limited.append(error.message)
+            behind.append(error.reason)
             told(error.message)
             failed.append(NoResult(lower, error.sent_per_s))
         else:
@@ -107,14 +107,12 @@ def soak(
         if len(failed) >= FEWEST_SOAKS and is_late():
             break
         lower = _lower(failed, tried, rounds, rules, least)
-    unknown = unknown_by(tried, limited)
-    reason = "" if unknown is None else sentence(unknown)
     headroom = 0.0
     if tried and tried[-1].held and rules.plan.searches_rates:
         held = tried[-1].level
         sure = min(held, _surely_sustained(tried, rounds, rules))
         headroom = 1.0 - sure / held * (1.0 - float(rules.confirm.headroom))
-    return Soak(tuple(tried), reason, tuple(limited), headroom)
+    return Soak(tuple(tried), unknown_by(tried, behind), tuple(behind), headroom)
 
 
 def _soak_once(
@@ -210,7 +208,7 @@ def _excuse(point: Point, late: LateShare | None, slos: Sequence[Slo]) -> str:
     allowed = max((1.0 - share for share in tail_shares(slos)), default=0.0)
     if late is not None and late.share > FAR_BEYOND * allowed:
         return ""
-    return " ".join(point.measurement.disturbances).rstrip(".")
+    return " ".join(point.measurement.disturbance_texts).rstrip(".")
 
 
 def least_gain_level(race: RoundsResult, winner: Contender, rules: ProofRules) -> float:

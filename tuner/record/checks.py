@@ -22,12 +22,14 @@ from pydantic import Field
 from tuner.errors import SpecError
 from tuner.facts import Facts
 from tuner.machine.cpus import Cores
+from tuner.reason import Fact, Reason, ReasonKind
 from tuner.record.confirmation import Soak
+from tuner.record.earlier import result_of_earlier
 from tuner.record.manifest import Manifest, mix_in
 from tuner.record.proved import ProvedConfig
 from tuner.record.reading import UnreadableFileError, read_as, read_bytes, read_json
 from tuner.record.responses import ResponseFacts
-from tuner.record.result_schema import Count, NotNegative, ResultPart, Sha256
+from tuner.record.result_schema import Count, NotNegative, ResultPart, Sha256, published
 from tuner.record.shapes import ShapeFacts
 from tuner.record.status import CheckStatus
 from tuner.record.store import RunStore, find_newest
@@ -128,7 +130,7 @@ def write_baseline(results: Path, baseline: Baseline) -> Path:
     return path
 
 
-def find_baseline(results: Path, key: Key, *, any_machine: bool = False) -> Baseline | str:
+def find_baseline(results: Path, key: Key, *, any_machine: bool = False) -> Baseline | Reason:
     """The accepted result of this machine and question, or why there is none to compare with.
 
     ``any_machine``: take the newest result of another machine where this one has none.
@@ -146,21 +148,16 @@ def find_baseline(results: Path, key: Key, *, any_machine: bool = False) -> Base
     if elsewhere and any_machine:
         return elsewhere[-1]
     if not newest:
-        return "There is no accepted result yet: `tune check --update-baseline` makes one."
+        return Reason(ReasonKind.NO_ACCEPTED_RESULT)
     other = (elsewhere or newest)[-1]
-    told = f"The accepted result of {other.accepted_at[:10]}"
+    facts: dict[str, Fact] = {"accepted_on": other.accepted_at[:10]}
     if elsewhere:
         what = "machine" if other.key.machine != key.machine else "perf_analyzer"
-        return (
-            f"{told} is from another {what} ({other.machine}), so it is not compared. "
-            "--any-machine compares anyway, --update-baseline accepts a result of this one."
-        )
+        facts |= {"what": what, "machine": other.machine}
+        return Reason(ReasonKind.ACCEPTED_ELSEWHERE, facts=facts)
     changed = [n for n, value in key.question.items() if other.key.question.get(n) != value]
-    listed = " and ".join(filter(None, [", ".join(changed[:-1]), *changed[-1:]]))
-    return (
-        f"{told} was measured with a different {listed}, so it is not compared. "
-        "--update-baseline accepts a result of this spec."
-    )
+    facts["changed"] = " and ".join(filter(None, [", ".join(changed[:-1]), *changed[-1:]]))
+    return Reason(ReasonKind.ACCEPTED_OTHERWISE, facts=facts)
 
 
 def append_history(results: Path, key: Key, row: HistoryRow) -> None:
@@ -303,6 +300,7 @@ class CheckFacts(Shown):
     status: CheckStatus
     exit_code: int
     reasons: list[str] = Field(description="why, one sentence each")
+    why: list[Reason] = Field([], description="the reasons as data: a kind, its facts, its causes")
     spec_path: str
     spec_sha256: Sha256
     config_sha256: Sha256
@@ -345,13 +343,9 @@ def read_check(directory: Path) -> CheckFacts:
             f"{directory} is not a check: it has no {CHECK}",
             "name a directory that `tune check` made: they are below results/",
         )
-    return read_as(str(path), data, CheckFacts.model_validate)
+    return read_as(str(path), result_of_earlier(data), CheckFacts.model_validate)
 
 
 def json_schema() -> dict[str, Any]:
-    """The published JSON Schema (draft 2020-12), kept in docs/schemas/check.schema.json."""
-    return {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        **CheckFacts.model_json_schema(by_alias=True),
-        "title": "check.json of triton-tune, version 1",
-    }
+    """The published JSON Schema, kept in docs/schemas/check.schema.json."""
+    return published(CheckFacts, "check.json")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Annotated
 
-from pydantic import Field
+from pydantic import Field, computed_field
 
 from tuner.facts import Facts
 from tuner.measurement.measurement import Measurement
@@ -142,15 +142,27 @@ class Soak(Facts):
     """The soaks of one config, in the order they were made.
 
     Attributes:
-        reason: Why there is none that tells whether the claim holds; empty where one does.
-        limited: About each load that the load generator could not keep up with.
+        why_unknown: Why there is none that tells whether the claim holds; None where one does.
+        behind: About each load that the load generator could not keep up with.
         headroom: The config is credited with this share less than the load that held.
     """
 
     tried: tuple[Soaked, ...] = ()
-    reason: str = ""
-    limited: Annotated[tuple[str, ...], Field(exclude_if=lambda loads: not loads)] = ()
+    why_unknown: Annotated[Reason | None, Field(alias="reason_data")] = None
+    behind: Annotated[tuple[Reason, ...], Field(alias="limited_data")] = ()
     headroom: Annotated[float, Field(ge=0, lt=1, exclude_if=lambda share: not share)] = 0.0
+
+    @computed_field(alias="reason")  # type: ignore[prop-decorator]
+    @property
+    def reason(self) -> str:
+        """Why that is unknown, in words; empty where it is known."""
+        return "" if self.why_unknown is None else sentence(self.why_unknown)
+
+    @computed_field(alias="limited")  # type: ignore[prop-decorator]
+    @property
+    def limited(self) -> tuple[str, ...]:
+        """One sentence for each load that the load generator could not keep up with."""
+        return tuple(map(sentence, self.behind))
 
     @property
     def held(self) -> Soaked | None:
@@ -161,9 +173,9 @@ class Soak(Facts):
     def lost(self) -> bool:
         """Whether it is certain that none of the loads lasts.
 
-        Too few answers for a verdict are a ``reason``.
+        Too few answers for a verdict are a ``why_unknown``.
         """
-        return self.held is None and not self.reason
+        return self.held is None and self.why_unknown is None
 
     @property
     def credited_per_s(self) -> float | None:
@@ -179,15 +191,7 @@ class Soak(Facts):
     @property
     def failures(self) -> tuple[Reason, ...]:
         """About each load that did not hold, or of which that is not known."""
-        behind = (Reason(ReasonKind.CLIENT_BEHIND, facts={"sentence": s}) for s in self.limited)
-        return (*(s.reason for s in self.tried if not s.held), *behind)
-
-    @property
-    def why_unknown(self) -> Reason | None:
-        """The ``reason``, as data; None where there is none."""
-        if not self.reason:
-            return None
-        return unknown_by(self.tried, self.limited) or Reason.of_text(self.reason)
+        return (*(s.reason for s in self.tried if not s.held), *self.behind)
 
     @property
     def sentences(self) -> tuple[str, ...]:
@@ -200,14 +204,14 @@ class Soak(Facts):
         return (*shown, *self.limited, *held, *([self.reason] if self.reason else []))
 
 
-def unknown_by(tried: Sequence[Soaked], limited: Sequence[str]) -> Reason | None:
+def unknown_by(tried: Sequence[Soaked], behind: Sequence[Reason]) -> Reason | None:
     """Why no load that was tried tells whether the claim holds; None where one does."""
     if not tried:
         return None
     last = tried[-1]
     if last.point.outcome is SloOutcome.TOO_FEW:
         return Reason(ReasonKind.TOO_FEW, facts={"lacking": too_few_text(last.slo)})
-    if last.excuse and not limited:
+    if last.excuse and not behind:
         return Reason(ReasonKind.DISTURBED_MISS, facts={"disturbances": last.excuse})
     return None
 

@@ -59,15 +59,56 @@ def reason_of_sentence(sentence: str) -> Reason:
 
 def trial_of_earlier(trial: Mapping[str, Any]) -> dict[str, Any]:
     """A line of `trials.jsonl` as it is written now: of `tune worker` the bench is left."""
-    kept = {key: trial.get(key) for key in ("reason", "limit")}
-    made = {k: _json(v) for k, v in kept.items() if isinstance(v, str)}
+    made = {k: v for k, v in trial.items() if k != "worker"}
     if worker := trial.get("worker"):
         made["bench"] = worker
-    return {**{k: v for k, v in trial.items() if k != "worker"}, **made}
+    return reasons_of_earlier(made, "reason", "limit")
 
 
-def with_why(result: Any) -> Any:
-    """A `result.json` with `why`, the reasons as data; what is none comes back as it is."""
+def reasons_of_earlier(row: Mapping[str, Any], *keys: str) -> dict[str, Any]:
+    """A row of which the sentences under these keys are reasons."""
+    made = {k: _json(row[k]) for k in keys if isinstance(row.get(k), str)}
+    return {**row, **made}
+
+
+#: Sentences without data beside them: the key, another one of the object that it is in, the kind.
+_ALONE = (
+    ("warnings", "seed", ReasonKind.TEXT),
+    ("disturbances", "seed", ReasonKind.TEXT),
+    ("limited", "tried", ReasonKind.CLIENT_BEHIND),
+    ("reason", "tried", ReasonKind.TEXT),
+    ("reasons", "current", ReasonKind.TEXT),
+)
+
+
+def with_data(value: Any) -> Any:
+    """JSON in which the reasons of measurements, soaks and overloads have their data as well."""
+    if isinstance(value, (list, tuple)):
+        return [with_data(item) for item in value]
+    if not isinstance(value, Mapping):
+        return value
+    made = {key: with_data(item) for key, item in value.items()}
+    for key, beside, kind in _ALONE:
+        if beside not in value or f"{key}_data" in value:
+            continue
+        found = value.get(key)
+        if isinstance(found, str):
+            made[f"{key}_data"] = _as_it_was(found, kind) if found else None
+        elif isinstance(found, (list, tuple)) and all(isinstance(text, str) for text in found):
+            made[f"{key}_data"] = [_as_it_was(text, kind) for text in found]
+    return made
+
+
+def _as_it_was(sentence: str, kind: ReasonKind) -> Any:
+    return adapter(Reason).dump_python(Reason(kind, facts={"sentence": sentence}), mode="json")
+
+
+def result_of_earlier(result: Any) -> Any:
+    """A `result.json` with its reasons as data; what is none comes back as it is."""
+    return with_data(_with_why(result))
+
+
+def _with_why(result: Any) -> Any:
     if not isinstance(result, Mapping) or "why" in result:
         return result
     reasons = result.get("reasons")

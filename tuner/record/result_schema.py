@@ -18,6 +18,7 @@ from pydantic import (
     ConfigDict,
     Field,
     ValidationError,
+    computed_field,
     model_validator,
 )
 
@@ -26,11 +27,12 @@ from tuner.load.probes.warmup import WarmUp
 from tuner.measurement.measurement import Rejected
 from tuner.reason import Reason
 from tuner.record.confirmation import ChangeUndone, RunNoise
-from tuner.record.earlier import with_why
+from tuner.record.earlier import result_of_earlier
 from tuner.record.proved import ProvedConfig
 from tuner.record.reading import UnreadableFileError, read_json
 from tuner.record.status import Status
 from tuner.score.ratio import Ratio
+from tuner.sentences import sentence
 from tuner.spec.mistakes import dotted, reason_of
 from tuner.spec.slo import Objective
 
@@ -128,7 +130,7 @@ class RejectedFacts(ResultPart):
             count=len(rejected),
             seconds=round(seconds, 3),
             share_of_measuring=min(seconds / measuring_s, 1.0) if measuring_s > 0.0 else 0.0,
-            reasons=tuple(dict.fromkeys(r.reason for r in rejected)),
+            reasons=tuple(dict.fromkeys(sentence(r.reason) for r in rejected)),
         )
 
 
@@ -197,7 +199,13 @@ class Overloads:
 
     current: Overload | None
     winner: Overload | None
-    reasons: tuple[str, ...] = ()
+    why: Annotated[tuple[Reason, ...], Field(alias="reasons_data")] = ()
+
+    @computed_field(alias="reasons")  # type: ignore[prop-decorator]
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        """One sentence each."""
+        return tuple(map(sentence, self.why))
 
 
 class Edge(ResultPart):
@@ -297,7 +305,7 @@ class Result(RunDecision, RunHeading):
         """Raises:
         ValidationError: It does not follow version 1.
         """
-        return cls.model_validate_json(json.dumps(with_why(data)), strict=True)
+        return cls.model_validate_json(json.dumps(result_of_earlier(data)), strict=True)
 
 
 def read_result(path: Path) -> Result | None:
@@ -330,11 +338,23 @@ def _mistakes(error: ValidationError) -> list[str]:
     return [f"{dotted(e['loc'])}: {reason_of(e)}" for e in error.errors()]
 
 
-def json_schema() -> dict[str, Any]:
-    """The published JSON Schema (draft 2020-12), kept in docs/schemas/result.schema.json."""
-    schema = Result.model_json_schema(by_alias=True)
+def published(part: type[ResultPart], title: str) -> dict[str, Any]:
+    """The JSON Schema (draft 2020-12) of a file as it is written.
+
+    Sentences beside reasons are not required: earlier files lack some.
+    """
+    schema = part.model_json_schema(by_alias=True, mode="serialization")
+    for kind in schema["$defs"].values():
+        made = {n for n, own in kind.get("properties", {}).items() if own.get("readOnly")}
+        if required := kind.get("required"):
+            kind["required"] = [name for name in required if name not in made]
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         **schema,
-        "title": "result.json of triton-tune, version 1",
+        "title": f"{title} of triton-tune, version 1",
     }
+
+
+def json_schema() -> dict[str, Any]:
+    """The published JSON Schema, kept in docs/schemas/result.schema.json."""
+    return published(Result, "result.json")

@@ -21,8 +21,9 @@ from tuner.errors import EnvironmentNotReadyError, SpecError, TunerError
 from tuner.facts import Facts
 from tuner.locking import Lock, lock
 from tuner.measurement.measurement import Rejected, Stage
+from tuner.reason import Reason, ReasonKind
 from tuner.record.confirmation import Repeat
-from tuner.record.earlier import trial_of_earlier
+from tuner.record.earlier import reasons_of_earlier, trial_of_earlier, with_data
 from tuner.record.manifest import Choices, Manifest
 from tuner.record.reading import (
     UnreadableFileError,
@@ -136,7 +137,7 @@ class RunStore:
         self._append(CONFIRMATION, repeat.to_json())
 
     def confirmation(self) -> list[Repeat]:
-        return [read_as(place, row, Repeat.from_json) for place, row in self._rows(CONFIRMATION)]
+        return [read_as(place, row, _repeat) for place, row in self._rows(CONFIRMATION)]
 
     def cut_confirmation(self, kept: int) -> None:
         """Rejects all but the first rows: what an interrupted round left is not evidence."""
@@ -150,7 +151,7 @@ class RunStore:
         self._append(REJECTED, rejected.to_json())
 
     def rejected(self) -> list[Rejected]:
-        return [read_as(place, row, Rejected.from_json) for place, row in self._rows(REJECTED)]
+        return [read_as(place, row, _rejected) for place, row in self._rows(REJECTED)]
 
     def torn(self) -> tuple[str, ...]:
         """What reading the run leaves out, since a file was cut short: a sentence for each file."""
@@ -255,8 +256,16 @@ def _line(row: Mapping[str, Any]) -> str:
     return json.dumps(row, separators=(",", ":"), allow_nan=False) + "\n"
 
 
+def _repeat(row: dict[str, Any]) -> Repeat:
+    return Repeat.from_json(with_data(row))
+
+
+def _rejected(row: dict[str, Any]) -> Rejected:
+    return Rejected.from_json(with_data(reasons_of_earlier(row, "reason")))
+
+
 def _trial(row: dict[str, Any]) -> Trial:
-    trial = Trial.from_json(trial_of_earlier(row))
+    trial = Trial.from_json(with_data(trial_of_earlier(row)))
     best = None if trial.score is None else trial.score.best_point
     if best is not None and not 0 <= best < len(trial.points):
         raise ValueError(f"score.best_point is {best} of {count_text(len(trial.points), 'point')}")
@@ -266,7 +275,7 @@ def _trial(row: dict[str, Any]) -> Trial:
 def _abandoned(repeat: Repeat) -> Rejected:
     measurement = repeat.point.measurement
     return Rejected(
-        "the confirmation it belongs to was interrupted",
+        Reason(ReasonKind.PROOF_INTERRUPTED),
         repeat.candidate_key,
         measurement.load.level,
         measurement.wall_s,

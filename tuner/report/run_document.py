@@ -116,7 +116,7 @@ def _cautions(data: ReportData) -> Iterator[str]:
     for whose, side in (("current config", data.current), (data.best_name, data.best)):
         if side is not None:
             found = side.judged.measurement
-            for text in (*found.disturbances, *found.warnings):
+            for text in (*found.disturbance_texts, *found.warning_texts):
                 yield f"{whose} at {load_text(found.load)}: {text}"
 
 

@@ -34,6 +34,7 @@ from tuner.report.responses import count_of, latency_metrics
 from tuner.report.sentence import held_text, score_text
 from tuner.score.judge import SloOutcome, SloResult, Verdict, slo_utilisation, too_few_text
 from tuner.score.point import Point
+from tuner.sentences import sentence
 from tuner.spec.labels import labelled, of_stream, several
 from tuner.spec.metrics import METRICS, Better
 from tuner.spec.units import bytes_text, count_text, digits
@@ -256,7 +257,7 @@ def rejections(data: ReportData) -> Table | None:
             trials.get(r.candidate_key, NOTHING),
             digits(r.level, 4),
             seconds_text(r.wall_s),
-            r.reason,
+            sentence(r.reason),
         )
         for r in data.rejected
     ]

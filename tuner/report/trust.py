@@ -96,7 +96,7 @@ def _soaks(soak: Soak) -> Iterator[Check]:
         yield tone, f"soak at {load_text(tried.measurement.load)}", f"{told}{lowered}"
         yield from ((Tone.UNSURE, "over that time", sentence(r)) for r in tried.trends)
     yield from ((Tone.UNSURE, "soak", text) for text in soak.limited)
-    if soak.reason:
+    if soak.why_unknown is not None:
         yield Tone.UNSURE, "soak", soak.reason
 
 
@@ -123,6 +123,6 @@ def _machine(data: ReportData, config: ProvedConfig) -> Check:
     most = digits_beside(taken, OTHER_CPU_PERCENT)
     said = f"other programs and pauses took at most {most}% of {cores}"
     if worst.disturbances:
-        return Tone.UNSURE, "busy machine", f"{said}: {' '.join(worst.disturbances)}"
+        return Tone.UNSURE, "busy machine", f"{said}: {' '.join(worst.disturbance_texts)}"
     quiet = taken <= OTHER_CPU_PERCENT
     return (Tone.GOOD, "quiet machine", said) if quiet else (Tone.UNSURE, "busy machine", said)

@@ -190,7 +190,7 @@ def _load_cores(
                 measured = bench.saturate(at_once(alone_s), seed)
                 break
             except TrialError as error:
-                bench.lost(error.message)
+                bench.lost(error.reason)
         else:
             return None
     share, rate = measured.client_cores, measured.requests_per_s

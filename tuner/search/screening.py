@@ -90,7 +90,7 @@ class Screening:
                 self._session.bench.deploy(candidate)
                 self.look(candidate)
             except TrialError as error:
-                self._session.bench.lost(error.message)
+                self._session.bench.lost(error.reason)
             look_s = self._session.book.wall_s - begin_s
             first_s = self._measurement_s(FIRST_SHARE * self._answered(candidate))
             if not number and MEASUREMENTS * first_s < look_s * (len(asked) - 1):

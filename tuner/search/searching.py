@@ -190,10 +190,10 @@ def run_trial(
                 measuring = Measuring(session, history, proposal, clock, screening)
                 evaluation = measuring.look() or measuring.race() or measuring.climb()
     except OutOfTimeError as error:
-        session.bench.lost(error.message)
+        session.bench.lost(error.reason)
         return None
     except TrialError as error:
-        session.bench.lost(error.message)
+        session.bench.lost(error.reason)
         bare = replace(bare, reason=error.reason, refused=_asks_too_much(error))
         return replace(bare, attempts=attempts.made, time=_lap(session.book))
     seen = screening.seen.get(proposal.candidate.key)

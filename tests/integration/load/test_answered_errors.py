@@ -94,7 +94,7 @@ def test_client_of_tune_counts_errors_of_the_model(
     erring.control.load(model, None, 60.0)
     found = erring.generator(model, TUNE_CLIENT, protocol=protocol).measure(LOAD, WINDOW, seed=1)
     erring.control.unload(model, 60.0)
-    (told,) = (warning for warning in found.warnings if "out of paper" in warning)
+    (told,) = (warning for warning in found.warning_texts if "out of paper" in warning)
     words, _, asked = told.removeprefix("The model answered ").partition(" of ")
     assert int(words) == pytest.approx(failed, abs=failed // 4)
     assert int(asked.split()[0]) == pytest.approx(SENT, rel=0.02)

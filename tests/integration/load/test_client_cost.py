@@ -42,7 +42,7 @@ def test_generator_time_per_request_is_reported_from_a_tenth_of_the_slo(
     bench: Bench, model: str, inputs: Any
 ) -> None:
     found = measured(bench, model, inputs, LatencyBound(share=0.99, within_s=0.0005))
-    (told,) = [w for w in found.warnings if "of CPU for a request" in w]
+    (told,) = [w for w in found.warning_texts if "of CPU for a request" in w]
     assert "% of the tightest latency SLO" in told
     assert found.failed_count == 0
 

@@ -98,13 +98,13 @@ def test_requests_without_a_final_response_are_failures_and_hold_nobody_up(
     assert lost.count == found.failed_count == pytest.approx(10, abs=4)
     assert found.completed_count == pytest.approx(30, abs=6)
     assert found.rejected_count == 0
-    assert any("no final response" in warning for warning in found.warnings)
+    assert any("no final response" in warning for warning in found.warning_texts)
 
 
 def test_a_model_that_fails_says_why(bench: Bench, tmp_path: Path) -> None:
     found = measured(load_on(bench, tmp_path, [20.0, -1.0]), 40.0)
     assert found.failures[FailureReason.OTHER].count == pytest.approx(20, abs=4)
-    assert any("negative delay" in warning for warning in found.warnings)
+    assert any("negative delay" in warning for warning in found.warning_texts)
 
 
 def test_model_that_never_ends_a_response_is_reported_before_any_load(

@@ -18,6 +18,7 @@ from tuner.load.streams_load import StreamRequests, streams_load
 from tuner.load.watch.machine import disturbances
 from tuner.measurement.measurement import Arrivals, HostUse, LoadPoint, Measurement
 from tuner.measurement.window import Window
+from tuner.reason import ReasonKind
 from tuner.server.server import Place
 from tuner.spec.workload import Workload
 
@@ -61,7 +62,7 @@ def test_a_cpu_hog_beside_the_load_is_flagged(bench: Bench) -> None:
         found = measured(bench, Place.HERE)
     one_core = 100.0 / (os.cpu_count() or 1)
     assert others(found.host) > 0.6 * one_core
-    assert any("Other processes" in sentence for sentence in disturbances(found))
+    assert ReasonKind.OTHER_PROCESSES in [d.kind for d in disturbances(found)]
 
 
 def test_a_quiet_machine_is_not(bench: Bench) -> None:
@@ -70,7 +71,7 @@ def test_a_quiet_machine_is_not(bench: Bench) -> None:
     found = measured(bench, Place.HERE)
     assert found.host.cpu_percent is not None
     assert others(found.host) < 5.0
-    assert not any("Other processes" in sentence for sentence in disturbances(found))
+    assert ReasonKind.OTHER_PROCESSES not in [d.kind for d in disturbances(found)]
 
 
 def test_processes_of_a_server_that_is_not_ours_are_unknown(bench: Bench) -> None:

@@ -51,7 +51,7 @@ def test_an_overload_ends_early_and_is_seen_to_be_one(bench: Bench, kind: Genera
     assert found.p99_latency_us > BOUND.within_s * 1e6
     assert 0.7 * CAPACITY_PER_S < found.throughput_infer_per_s <= 1.1 * CAPACITY_PER_S
     assert client_kept_up(found)
-    assert any("the SLO was already missed" in warning for warning in found.warnings)
+    assert any("the SLO was already missed" in warning for warning in found.warning_texts)
 
 
 @pytest.mark.parametrize("request_s", [0.0001, 0.015], ids=["one process", "two"])
@@ -65,7 +65,7 @@ def test_a_search_whose_requests_are_all_answered_but_late_ends_early(
     found = bench.generator("plain", TUNE_CLIENT).measure(poisson(0.7), window, seed=1)
     assert 0.4 <= found.duration_s < 0.3 * window.duration_s
     assert found.p99_latency_us > late.within_s * 1e6
-    assert any("the SLO was already missed" in warning for warning in found.warnings)
+    assert any("the SLO was already missed" in warning for warning in found.warning_texts)
 
 
 @pytest.mark.measuring
@@ -73,7 +73,7 @@ def test_a_search_whose_requests_are_all_answered_but_late_ends_early(
 def test_what_is_in_time_is_measured_in_full(bench: Bench, kind: GeneratorKind) -> None:
     found = bench.generator("plain", kind).measure(poisson(0.4), WINDOW, seed=1)
     assert found.duration_s == WINDOW.duration_s
-    assert not any("certainly" in warning for warning in found.warnings)
+    assert not any("certainly" in warning for warning in found.warning_texts)
 
 
 @pytest.mark.measuring

@@ -136,7 +136,7 @@ def test_failing_requests_are_counted_with_the_error_of_the_model(
     assert found.rejected_count == 0
     assert found.failures[FailureReason.OTHER].count == found.failed_count
     assert found.completed_count == pytest.approx(30, abs=3)
-    assert any("negative input" in warning for warning in found.warnings)
+    assert any("negative input" in warning for warning in found.warning_texts)
 
 
 def test_inputs_that_do_not_fit_the_model_are_named(bench: Bench, tmp_path: Path) -> None:

@@ -82,7 +82,7 @@ def test_overload_and_a_remaining_queue_are_reported(bench: Bench) -> None:
     assert found.p99_latency_us > 0.5e6
     assert found.host.pending_requests_max is not None
     assert found.host.pending_requests_max > 30
-    assert any("lower bounds" in warning for warning in found.warnings)
+    assert any("lower bounds" in warning for warning in found.warning_texts)
     assert found.backlog  # nobody batches, so nobody drops what was cancelled
     wait_until(lambda: not _waiting(bench), 30)
     after = generator.measure(poisson(20.0), SHORT, seed=1)

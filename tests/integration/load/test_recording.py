@@ -54,7 +54,7 @@ def test_full_recording_is_replayed_with_the_content_of_its_lines(
     assert found.completed_count == pytest.approx(97, abs=3)  # the last may be answered later
     assert found.failed_count == 3
     assert found.due_per_s == pytest.approx(25.0 * pace)
-    assert any("with an error: negative input" in told for told in found.warnings)
+    assert any("with an error: negative input" in told for told in found.warning_texts)
     assert len(the_one(load.answers()).alone) == 16
 
 

@@ -101,7 +101,7 @@ def test_all_answers_are_in_order_and_each_sequence_is_ended(
     sequences: Bench, model: str, rate: float
 ) -> None:
     found = load_of(sequences, model).measure(at(rate), SHORT, 1)
-    assert found.failed_count == 0, found.warnings
+    assert found.failed_count == 0, found.warning_texts
     assert found.due_per_s == pytest.approx(rate, abs=1 + 0.1 * rate)
     assert left_open(sequences, model) == 0
 
@@ -136,7 +136,7 @@ def test_what_follows_a_failure_is_not_sent_and_fails_with_it(
     found = asked.measure(at(80.0), SHORT, 1)
     assert found.completed_count > 20
     assert 10 < found.failed_count < 60
-    (said,) = [text for text in found.warnings if "failed" in text]
+    (said,) = [text for text in found.warning_texts if "failed" in text]
     assert "negative input" in said
     assert left_open(sequences, "oldest") == 0
 
@@ -146,7 +146,7 @@ def test_sequence_that_the_server_forgot_is_reported(sequences: Bench) -> None:
     pace = {"length": 10, "longest": 10, "interval": "200ms"}
     found = load_of(sequences, "forgetful", arrivals=pace).measure(at(100.0), SHORT, 1)
     assert found.failed_count > 0
-    assert any("max_sequence_idle_microseconds" in text for text in found.warnings)
+    assert any("max_sequence_idle_microseconds" in text for text in found.warning_texts)
 
 
 def test_model_without_sequences_gets_no_sequence_flags_beside_one_with_them(
@@ -155,7 +155,7 @@ def test_model_without_sequences_gets_no_sequence_flags_beside_one_with_them(
     asked = {name: StreamRequests(name, share=0.5) for name in ("direct", "plain")}
     load = sequences.streams(asked, arrivals={**PACE, "count_output": "count"})
     found = load.measure(at(80.0), SHORT, 1)
-    assert found.failed_count == 0, found.warnings
+    assert found.failed_count == 0, found.warning_texts
     assert found.streams["plain"].due_per_s == 40.0  # and all were answered, if late
     assert found.sequences_at_once == 2
     assert load.seconds_for(20, 30.0) is not None

@@ -24,6 +24,7 @@ from recorded_truth import shrinking_of, shrunk
 
 from tuner.errors import LoadFailedError
 from tuner.measurement.measurement import Measurement
+from tuner.reason import Reason
 from tuner.space.candidate import Candidate
 
 SLOS = [P99_40MS, NO_ERRORS]
@@ -201,7 +202,13 @@ def test_latencies_have_the_percentiles_of_the_measurement() -> None:
 def test_a_table_comes_back_as_it_was_written(tmp_path: Path) -> None:
     path = tmp_path / "table.jsonl"
     tables.append(path, {"machine": {"cores": 2}})
-    points = [replace(synthetic_server(100.0, 200.0), latencies_us=None, disturbances=("wind",))]
+    points = [
+        replace(
+            synthetic_server(100.0, 200.0),
+            latencies_us=None,
+            disturbances=(Reason.of_text("wind"),),
+        )
+    ]
     tables.append(path, tables.line_of(recording(TWO, points, 1)))
     found = tables.parse_table(iter(path.read_text().splitlines()))
     assert found.machine == {"cores": 2}
@@ -209,7 +216,7 @@ def test_a_table_comes_back_as_it_was_written(tmp_path: Path) -> None:
     assert (only.candidate, only.repeat) == (TWO, 1)
     (point,) = only.points
     assert point.p99_latency_us == pytest.approx(points[0].p99_latency_us, rel=1e-5)
-    assert replace(point, p99_latency_us=0.0).disturbances == ("wind",)
+    assert replace(point, p99_latency_us=0.0).disturbance_texts == ("wind",)
 
 
 CANDIDATES = [

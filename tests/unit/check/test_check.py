@@ -21,9 +21,11 @@ from tuner.errors import (
     TunerError,
 )
 from tuner.measurement.measurement import Measurement
+from tuner.reason import Reason, ReasonKind
 from tuner.record.checks import Baseline, CheckFacts, find_baseline, question_of
 from tuner.record.store import RunStore
 from tuner.score.point import Point
+from tuner.sentences import sentence
 from tuner.space.candidate import Candidate
 
 ROOT = Path(__file__).parents[3]
@@ -388,7 +390,8 @@ def test_a_round_goes_on_below_a_load_that_a_hindered_load_generator_did_not_sen
 
 
 def test_disturbances_of_a_check_are_one_remark() -> None:
-    assert steps._disturbed([]) == []
-    assert steps._disturbed(["The CPU was busy."]) == ["Disturbed: The CPU was busy."]
-    several = steps._disturbed(["The CPU was busy.", "It paused.", "It paused again."])
-    assert several == ["Disturbed: The CPU was busy. And 2 other disturbances."]
+    busy, paused, again = map(Reason.of_text, ("The CPU was busy.", "It paused.", "Again."))
+    one = Reason(ReasonKind.DISTURBED_CHECK, causes=(busy,))
+    assert sentence(one) == "Disturbed: The CPU was busy."
+    several = Reason(ReasonKind.DISTURBED_CHECK, causes=(busy, paused, again))
+    assert sentence(several) == "Disturbed: The CPU was busy. And 2 other disturbances."

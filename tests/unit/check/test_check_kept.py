@@ -17,6 +17,7 @@ from tuner.errors import EnvironmentNotReadyError, InterruptedRunError, LoadFail
 from tuner.load.seeds import of_confirmation
 from tuner.measurement.measurement import HostUse, Measurement
 from tuner.prepare.machine_lock import only_one_on
+from tuner.reason import Reason
 from tuner.record.confirmation import Repeat, Role
 from tuner.record.status import CheckStatus
 from tuner.record.store import RunStore
@@ -266,7 +267,7 @@ def test_the_credited_load_is_soaked_once(
 ) -> None:
     accepted_long_ago(place, credited=80.0, later={f"2025-01-0{day}": 1.0 for day in range(2, 8)})
     if disturbed:
-        patched(lambda _, found: replace(found, disturbances=(disturbed,)))
+        patched(lambda _, found: replace(found, disturbances=(Reason.of_text(disturbed),)))
 
     def bench_of(*job: Any, **bench: Any) -> ToyBench:
         made = ToyBench(*job, **bench)

@@ -24,6 +24,7 @@ from tuner.measurement.measurement import (
     ServerStatistics,
 )
 from tuner.measurement.window import LatencyBound, Window, lowest_rate, window_for
+from tuner.reason import Reason
 from tuner.server.server import Endpoints
 from tuner.spec.metrics import requests_needed
 from tuner.spec.workload import Protocol
@@ -49,7 +50,7 @@ def test_a_measurement_survives_json() -> None:
             FailureReason.OTHER: Failures(1, 9e3, 9e3),
         },
         batch_size=4,
-        warnings=("One.",),
+        warnings=(Reason.of_text("One."),),
         command=("perf_analyzer", "-m", "m"),
         latencies_us=np.array([1.0, 2.0]),
     )

@@ -23,6 +23,7 @@ from tuner.meter.bench import QUICK_LOOK, TritonBench
 from tuner.meter.cache import CacheRules, ResponseCache
 from tuner.meter.rules import BenchRules
 from tuner.prepare.timebook import TimeBook
+from tuner.sentences import sentence
 from tuner.server.server import Endpoints
 from tuner.space.candidate import Candidate
 from tuner.spec.workload import CacheState
@@ -417,7 +418,7 @@ def test_slow_first_calls_are_reported_with_every_measurement_and_skipped_sizes_
         assert warned == FirstCalls("m", {1: CallTimes(0.7, 0.004)}).slow
     remark = FirstCalls("m", left=[3], unlike_config=["y is X"]).remark
     assert "m does not return what its config says: y is X." in remark
-    assert told == [remark, warned]
+    assert told == [remark, sentence(warned)]
 
 
 def test_sequential_requests_are_timed_for_each_stream_and_a_slow_stream_for_its_responses() -> (

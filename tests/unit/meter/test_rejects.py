@@ -41,7 +41,9 @@ from tuner.measurement.measurement import Arrivals, LoadPoint, Measurement, Reje
 from tuner.measurement.window import EarlyEnd, Window
 from tuner.meter.again import PAUSE_S, TABLE
 from tuner.prepare.timebook import Phase, TimeBook
+from tuner.reason import Reason
 from tuner.record.result_schema import RejectedFacts
+from tuner.sentences import sentence
 
 
 @pytest.fixture
@@ -189,13 +191,13 @@ def test_a_trial_that_fails_names_all_that_it_measured(end: Any) -> None:
     bench.measure(20, 2)
     with pytest.raises((ServerGoneError, LoadFailedError)) as raised:
         bench.measure(30, 3)
-    bench.lost(raised.value.message)
+    bench.lost(raised.value.reason)
     assert [(r.level, r.measurement is None) for r in rejected] == [
         (30, True),
         (10, False),
         (20, False),
     ]
-    assert raised.value.message in rejected[1].reason
+    assert raised.value.message in sentence(rejected[1].reason)
 
 
 def stopped(_: LoadPoint) -> Measurement:
@@ -224,7 +226,7 @@ def test_an_overload_that_tells_nothing_over_time_is_rejected_with_its_measureme
     with pytest.raises(LoadFailedError, match="none over time"):
         bench.overload(50.0, P99_40MS, 3)
     (found,) = rejected
-    assert "none over time" in found.reason
+    assert "none over time" in sentence(found.reason)
     assert (found.level, found.wall_s) == (50.0, 4.0)
     assert found.measurement is not None
     assert (found.measurement.load.arrivals, found.measurement.seed) == (Arrivals.STEP, 3)
@@ -254,8 +256,10 @@ def test_what_another_trial_or_a_confirmation_measured_stays_valid(stage: Stage)
 
 
 def test_a_summary_adds_up() -> None:
-    one = Rejected("busy", "k", 50.0, 4.0, Stage.SEARCH)
-    found = RejectedFacts.of([one, one, replace(one, reason="gone", wall_s=2.0)], measuring_s=100.0)
+    one = Rejected(Reason.of_text("busy"), "k", 50.0, 4.0, Stage.SEARCH)
+    found = RejectedFacts.of(
+        [one, one, replace(one, reason=Reason.of_text("gone"), wall_s=2.0)], measuring_s=100.0
+    )
     assert found == RejectedFacts(
         count=3, seconds=10.0, share_of_measuring=0.1, reasons=("busy", "gone")
     )

@@ -12,7 +12,7 @@ from builders.measurements import NO_ERRORS, P99_40MS, synthetic_measurement
 from builders.overloading import CURRENT, WINNER, Probed, side, step, verdict
 from builders.reasons import said
 
-from tuner.errors import InterruptedRunError, LoadFailedError, ServerGoneError
+from tuner.errors import InterruptedRunError, LoadFailedError, ServerGoneError, TrialError
 from tuner.measurement.measurement import Arrivals
 from tuner.proof.overload import probe_overload
 from tuner.record.confirmation import Soak, Soaked
@@ -91,9 +91,9 @@ def test_without_a_winner_only_the_current_config_is() -> None:
 
 
 @pytest.mark.parametrize("trouble", [LoadFailedError("late"), ServerGoneError("gone")])
-def test_a_probe_that_fails_is_a_reason_and_no_more(trouble: Exception) -> None:
+def test_a_probe_that_fails_is_a_reason_and_no_more(trouble: TrialError) -> None:
     found = probe_overload(step(Probed(trouble)), verdict(side(WINNER, 110.0))).overload
-    assert found == Overloads(an_overload(100.0), None, (f"winner: {trouble}",))
+    assert found == Overloads(an_overload(100.0), None, (trouble.reason.of("winner"),))
 
 
 def test_no_overload_is_tried_that_cannot_be_sent() -> None:

@@ -36,7 +36,7 @@ from tuner.proof.contender import Contender, Round
 from tuner.proof.entrants import Entrant, ProofRules
 from tuner.proof.measured import MeasuredOnce
 from tuner.proof.soak import MOST_SOAKS, RELAXATIONS, first_level, soak
-from tuner.reason import ReasonKind
+from tuner.reason import Reason, ReasonKind
 from tuner.record.confirmation import Repeat, Role, Soak, Soaked
 from tuner.record.remedies import remedies
 from tuner.record.status import Status
@@ -331,7 +331,7 @@ def missed_beside(late: float) -> Soak:
         by_arrival = np.full(1000, 1e4)
         by_arrival[: round(1000 * late)] = 41e3
         made = synthetic_measurement(level, 41e3)
-        return replace(made, by_arrival_us=by_arrival, disturbances=(STOLEN,))
+        return replace(made, by_arrival_us=by_arrival, disturbances=(Reason.of_text(STOLEN),))
 
     return soaked(LongLoads(found_at), 100.0)[0]
 
@@ -349,7 +349,9 @@ def test_a_miss_by_far_counts_whatever_ran_beside_it() -> None:
 
 
 def test_what_holds_on_a_disturbed_machine_holds() -> None:
-    spoilt = LongLoads(lambda level: replace(queue_at(level, 300.0), disturbances=(STOLEN,)))
+    spoilt = LongLoads(
+        lambda level: replace(queue_at(level, 300.0), disturbances=(Reason.of_text(STOLEN),))
+    )
     assert soaked(spoilt, 225.0)[0].held is not None
     lowered, _, _ = soaked(spoilt, 330.0)  # a server that cannot answer what is sent has missed
     assert not lowered.tried[0].excuse

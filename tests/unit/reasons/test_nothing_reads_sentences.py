@@ -14,6 +14,7 @@ ROOT = Path(tuner.__file__).parent
 #: What holds sentences, or reasons that were sentences once.
 TEXTS = {"message", "reason", "reasons", "sentence", "sentences", "why", "left", "limit", "limited"}
 TEXTS |= {"excuse", "notes", "remarks", "remark", "disturbances", "warnings", "shown"}
+TEXTS |= {"disturbance_texts", "warning_texts", "situation"}
 #: Variables that hold one.
 NAMES = {"sentence", "clause", "reason", "message", "hint"}
 #: Methods and functions that look into a text.
@@ -72,6 +73,37 @@ FILES = {str(path.relative_to(ROOT)): path for path in sorted(ROOT.rglob("*.py")
 @pytest.mark.parametrize("name", sorted(FILES.keys() - NOT_OURS.keys() - {MIGRATION}))
 def test_no_module_looks_into_a_sentence(name: str) -> None:
     assert [*looks(ast.parse(FILES[name].read_text()))] == []
+
+
+#: What tells why, or what to know, is a `Reason`; texts of it are beside data in files, for people.
+REASONS = {"reason", "reasons", "warnings", "disturbances", "limited", "why"}
+BESIDE_DATA = {
+    ("record/checks.py", "CheckFacts.reasons"),
+    ("record/result_schema.py", "RejectedFacts.reasons"),
+    ("record/result_schema.py", "Result.reasons"),
+}
+#: Not of a run: why a load generator or a field of the draft is what it is.
+OTHER_TEXTS = {
+    ("load/generators.py", "GeneratorChoice.why"),
+    ("space/experts.py", "Rare.why"),
+    ("score/judge.py", "SloResult.reason"),
+}
+
+
+def text_fields(tree: ast.AST) -> Iterator[str]:
+    """Fields of classes that are named as reasons and hold text."""
+    for kind in (node for node in ast.walk(tree) if isinstance(node, ast.ClassDef)):
+        for field in (node for node in kind.body if isinstance(node, ast.AnnAssign)):
+            named = isinstance(field.target, ast.Name) and field.target.id in REASONS
+            names = (n for n in ast.walk(field.annotation) if isinstance(n, ast.Name))
+            if named and any(name.id == "str" for name in names):
+                yield f"{kind.name}.{ast.unparse(field.target)}"
+
+
+def test_no_class_carries_a_reason_as_text() -> None:
+    found = {(name, field) for name, path in FILES.items()
+             for field in text_fields(ast.parse(path.read_text()))}  # fmt: skip
+    assert found == BESIDE_DATA | OTHER_TEXTS
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from builders.messages_measuring import BASELINE, KEY
 from builders.soaked_runs import soaked_run
 
 from tuner.errors import TunerError
+from tuner.reason import Reason, ReasonKind
 from tuner.record.checks import (
     HISTORY,
     Baseline,
@@ -55,8 +56,11 @@ def test_accepted_baseline_reads_back_unchanged(tmp_path: Path) -> None:
 def test_baseline_of_another_machine_is_refused_unless_allowed(tmp_path: Path) -> None:
     write_baseline(tmp_path, BASELINE)
     refused = find_baseline(tmp_path, OTHER_MACHINE)
-    assert "(Toy CPU, 2 cores)" in str(refused)
-    assert "--any-machine" in str(refused)
+    assert isinstance(refused, Reason)
+    assert (refused.kind, refused.facts["machine"]) == (
+        ReasonKind.ACCEPTED_ELSEWHERE,
+        "Toy CPU, 2 cores",
+    )
     assert find_baseline(tmp_path, OTHER_MACHINE, any_machine=True) == BASELINE
 
 

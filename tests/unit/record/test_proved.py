@@ -9,6 +9,7 @@ from builders.measurements import P99_40MS, synthetic_measurement
 from builders.runs import CURRENT, Toy, make_trials
 
 from tuner.measurement.measurement import Arrivals
+from tuner.reason import Reason
 from tuner.record.confirmation import Soak, Soaked
 from tuner.record.proved import ProvedConfig, best_other
 from tuner.score.point import Point, judge_point, score_points
@@ -39,7 +40,7 @@ def soak_at(*levels: float, headroom: float = 0.0) -> Soak:
         ([at(300.0, LATE)], None, None),
         ([at(300.0), at(280.0)], soak_at(270.0, headroom=0.1), 243.0),
         ([at(300.0), at(280.0)], soak_at(300.0, 200.0), 200.0),
-        ([at(300.0), at(280.0)], Soak(reason="the server died"), 280.0),
+        ([at(300.0), at(280.0)], Soak(why_unknown=Reason.of_text("the server died")), 280.0),
     ],
 )
 def test_a_config_is_credited_with_its_soak_or_else_its_worst_round(

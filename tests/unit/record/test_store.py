@@ -18,6 +18,7 @@ from tuner.load.latency import measurement_of, observe_open
 from tuner.load.perf_analyzer import outputs
 from tuner.measurement.measurement import Arrivals, LoadPoint, Measurement, Rejected, Stage
 from tuner.measurement.window import Window
+from tuner.reason import Reason, ReasonKind
 from tuner.record.confirmation import Repeat, Role
 from tuner.record.manifest import KeptConfig, Manifest, sha256_of_configs
 from tuner.record.reading import UnreadableFileError
@@ -93,7 +94,7 @@ def test_manifest_whose_spec_has_no_mapping_for_a_section_is_refused(
 
 @pytest.mark.parametrize("measurement", [None, synthetic_measurement()])
 def test_rejected_measurements_come_back(store: RunStore, measurement: Measurement | None) -> None:
-    row = Rejected("it was disturbed", "key", 100.0, 4.5, Stage.SEARCH, measurement)
+    row = Rejected(Reason.of_text("it was disturbed"), "key", 100.0, 4.5, Stage.SEARCH, measurement)
     store.append_rejected(row)
     assert store.rejected() == [row]
 
@@ -109,7 +110,7 @@ def test_an_interrupted_round_is_rejected_row_by_row(store: RunStore) -> None:
     (found,) = store.rejected()
     assert (found.candidate_key, found.level, found.stage) == ("key", 120.0, Stage.CONFIRMATION)
     assert found.measurement == point.measurement
-    assert "interrupted" in found.reason
+    assert found.reason.kind is ReasonKind.PROOF_INTERRUPTED
 
 
 def test_json_never_holds_a_nan(store: RunStore) -> None:

@@ -10,6 +10,7 @@ from builders.pages import checks_of
 from builders.runs import Toy, make_run
 from builders.soaked_runs import soaked_run
 
+from tuner.reason import Reason, ReasonKind
 from tuner.record.confirmation import Soak
 from tuner.record.noise import noise_of
 from tuner.record.proved import ProvedConfig
@@ -44,7 +45,7 @@ def test_claim_without_a_sustained_soak_is_that_of_the_rounds(tmp_path: Path, tr
     result = json.loads((run / "result.json").read_text())
     proved = ProvedConfig.from_json(result["winner"])
     rounds = min(p.measurement.throughput_infer_per_s for p in proved.rounds)
-    given_up = Soak(soak.tried[:tried], "the load generator could not keep up")
+    given_up = Soak(soak.tried[:tried], Reason(ReasonKind.LOAD_NOT_SENT))
     found = ProvedConfig.of(proved.candidate, proved.rounds, soak=given_up)
     result["winner"] = found.to_json()
     (run / "result.json").write_text(json.dumps(result))

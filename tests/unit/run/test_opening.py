@@ -18,6 +18,7 @@ from tuner.modelconfig.base import Base
 from tuner.modelconfig.message import parse
 from tuner.prepare.job import Job, Request, draw_up, prepare
 from tuner.prepare.timebook import Phase, TimeBook
+from tuner.reason import Reason
 from tuner.record.confirmation import Repeat, Role
 from tuner.record.store import RunStore
 from tuner.run.ending import write_back
@@ -43,8 +44,8 @@ def run(job: Job, tmp_path: Path) -> RunStore:
     )
     point = judge_point([P99_40MS], synthetic_measurement())
     store.append_confirmation(Repeat(0, 0, Role.CURRENT, "k", point))
-    store.append_rejected(Rejected("why", "k", 100.0, 8.0, Stage.CONFIRMATION))
-    store.append_rejected(Rejected("why", "k", 100.0, 3.0, Stage.SEARCH))
+    store.append_rejected(Rejected(Reason.of_text("why"), "k", 100.0, 8.0, Stage.CONFIRMATION))
+    store.append_rejected(Rejected(Reason.of_text("why"), "k", 100.0, 3.0, Stage.SEARCH))
     store.write_result(a_result())
     return store
 

@@ -7,6 +7,7 @@ import pytest
 from builders.measurements import NO_ERRORS, P99_40MS, synthetic_measurement
 
 from tuner.measurement.measurement import Arrivals, Measurement, ServerStatistics
+from tuner.reason import Reason
 from tuner.score.capacity import LevelRange, saturated
 from tuner.score.next_load import next_load
 from tuner.score.point import judge_point
@@ -39,7 +40,7 @@ def test_no_more_is_sustained_than_was_answered_and_a_batch_cut_off_at_either_en
         (look(rate=10.0), [P99_40MS]),  # too few answers
         (look(rate=2000.0), [P99_40MS]),  # within 40 ms more than 45 may be in flight
         (look(), [NO_ERRORS]),  # any number may be in flight
-        (replace(look(), disturbances=("others took half",)), [P99_40MS]),
+        (replace(look(), disturbances=(Reason.of_text("others took half"),)), [P99_40MS]),
         (replace(look(), streams={"a": look(), "b": look()}), [P99_40MS]),
     ],
 )

@@ -21,8 +21,10 @@ from tuner.prepare.job import Job, Request, prepare
 from tuner.prepare.serving import Serving
 from tuner.prepare.timebook import TimeBook
 from tuner.progress.events import Silent
+from tuner.reason import Reason
 from tuner.search import cores as module
 from tuner.search.cores import cores_note, leaves_its_cpus, settle_cores
+from tuner.sentences import sentence
 
 SPEC = """\
 model: m
@@ -132,8 +134,8 @@ class Served(Looks):
         if self.load_cores is None:
             raise LoadFailedError("out of memory")
 
-    def lost(self, reason: str) -> None:
-        assert reason == "out of memory"
+    def lost(self, reason: Reason) -> None:
+        assert sentence(reason) == "out of memory"
 
 
 @pytest.mark.parametrize(

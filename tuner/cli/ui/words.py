@@ -123,7 +123,9 @@ def disturbances_text(count: int) -> str:
 
 def warning_lines(warnings: WarningCounts) -> list[str]:
     """Each kind of warning once, with its count."""
-    return [f"note{f', {count} times' * (count > 1)}: {first}" for first, count in warnings]
+    return [
+        f"note{f', {count} times' * (count > 1)}: {sentence(first)}" for first, count in warnings
+    ]
 
 
 class OutcomeText(NamedTuple):

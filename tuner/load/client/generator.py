@@ -69,10 +69,9 @@ from tuner.machine.cpus import core_count
 from tuner.machine.process import child, tail
 from tuner.measurement.measurement import LoadPoint, Measurement
 from tuner.measurement.window import EarlyEnd, Window
-from tuner.reason import Reason, ReasonKind
+from tuner.reason import Fact, Reason, ReasonKind
 from tuner.sentences import failed
 from tuner.server import health
-from tuner.spec.units import count_text
 
 _POLL_S = 0.01
 _READY_S = 60.0  # for the processes to start and to make their requests
@@ -126,11 +125,13 @@ class OpenClient(Setup):
         warnings += ended_early(window, planned)
         if failed := int((answers.outcomes == Outcome.FAILED).sum()):
             tried = int((answers.outcomes > Outcome.UNSENT).sum())
-            of = f"{failed:,} of {count_text(tried, 'request')}"
-            text = f"The model answered {of} with an error"
-            if any(stream.takes_sequences for stream in self.streams):
-                text = f"{of} failed, those included that follow a failed one in its sequence"
-            warnings.append(f"{text}: {bare_words(answers.failure)}")
+            facts: dict[str, Fact] = {
+                "failed_count": failed,
+                "request_count": tried,
+                "in_sequences": any(stream.takes_sequences for stream in self.streams),
+                "words": bare_words(answers.failure),
+            }
+            warnings.append(Reason(ReasonKind.SOME_FAILED, facts=facts))
         for kind in self.traffic:
             warnings += kind.warnings(answers)
         warnings += client_busy(answers.busy)
@@ -139,17 +140,19 @@ class OpenClient(Setup):
         result = replace(result, client_cores=busy_cores)
         return replace(result, warnings=(*warnings, *warnings_about(result, window.bounds)))
 
-    def _cost(self, answers: Answers, busy_cores: float, window: Window) -> Iterator[str]:
+    def _cost(self, answers: Answers, busy_cores: float, window: Window) -> Iterator[Reason]:
         sent = int((answers.outcomes > Outcome.UNSENT).sum())
         cores = core_count(self.site.program.cpus)
         return client_cost(answers.cpu_s / sent, busy_cores / cores, cores, window.bounds)
 
-    def _sent(self, plan: Schedule, seed: int, lay: Lay | None) -> tuple[SentRequests, list[str]]:
+    def _sent(
+        self, plan: Schedule, seed: int, lay: Lay | None
+    ) -> tuple[SentRequests, list[Reason]]:
         """What is sent; with what of the inputs does not match the spec."""
         firsts = np.cumsum([0, *(len(stream.shapes) for stream in self.streams)])
         order = firsts[plan.order] + plan.shape_of_each()
         counts = iter(np.bincount(order, minlength=int(firsts[-1])).tolist())
-        built, warnings = list[list[bytes]](), list[str]()
+        built, warnings = list[list[bytes]](), list[Reason]()
         headers = self.site.endpoints.headers.items()
         for stream in self.streams:
             of_stream = seeds.of_stream(seed, stream.name, self.streams)

@@ -366,12 +366,14 @@ def command_line(
     return argv
 
 
-def warn_of_repeats(given: RunInputs, result: Measurement, window: Window) -> tuple[str, ...]:
+def warn_of_repeats(given: RunInputs, result: Measurement, window: Window) -> tuple[Reason, ...]:
     """A warning where a response cache saw inputs more often than the spec asks for."""
     used = result.throughput_infer_per_s * load_s(interval_ms(window.total_s))
     cached = any(one.cache_hit_count + one.cache_miss_count for one in result.models.values())
     if not cached or given.sampled_count is None or used <= given.sampled_count:
         return ()
-    times = f"{used / given.sampled_count:.1f} times"
-    sentence = f"The list of {given.sampled_count} sampled inputs was used {times} over"
-    return (f"{sentence}: inputs repeated more often than the spec asks for.",)
+    facts: dict[str, Fact] = {
+        "sampled_count": given.sampled_count,
+        "times": float(used / given.sampled_count),
+    }
+    return (Reason(ReasonKind.INPUTS_REPEATED, facts=facts),)

@@ -21,7 +21,7 @@ from tuner.load.client.calls import asking
 from tuner.load.setup import Stream
 from tuner.load.traffic.encoding import build
 from tuner.measurement.batch_profile import BatchCall
-from tuner.spec.units import digits
+from tuner.reason import Fact, Reason, ReasonKind
 
 #: Batches of up to so many requests are all asked for, then only doubled ones.
 EACH = 16
@@ -88,16 +88,13 @@ class FirstCalls:
         return {n: c for n, c in self.sizes.items() if c.longest_s - c.usual_s > SLOW_CALL_S}
 
     @property
-    def slow(self) -> str:
-        """What users of the model must know; empty where nothing was slow."""
+    def slow(self) -> Reason | None:
+        """What users of the model must know; None where nothing was slow."""
         if not (slow := self.slow_sizes):
-            return ""
-        longest_s = max(calls.longest_s for calls in slow.values())
-        return (
-            f"The first calls of {listed(slow)} took up to {digits(longest_s, 2)} s: after every "
-            "load, users wait for that. A model_warmup for each size avoids it; with preferred "
-            "sizes there are fewer."
-        )
+            return None
+        longest_s = float(max(calls.longest_s for calls in slow.values()))
+        facts: dict[str, Fact] = {"sizes": listed(slow), "longest_s": longest_s}
+        return Reason(ReasonKind.SLOW_FIRST_CALLS, facts=facts)
 
     @property
     def skipped(self) -> str:

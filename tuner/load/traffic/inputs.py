@@ -24,6 +24,7 @@ from tuner.load.traffic.encoding import TensorShape, random_contents, request_by
 from tuner.load.traffic.repeats import Order
 from tuner.load.traffic.request_file import read_requests
 from tuner.load.traffic.wire import Content, Tensors
+from tuner.reason import Fact, Reason, ReasonKind
 from tuner.spec.workload import (
     DuplicatesRepeat,
     FileInputs,
@@ -54,12 +55,12 @@ class RunInputs:
         inferences: Without the batch, in their order; those that are alike are one object.
         sampled_count: Length of the list, after which the run repeats it and it no longer has the
             repeats asked for; None where inputs are used in turn anyway.
-        warnings: What does not match the spec, one sentence each.
+        warnings: What does not match the spec.
     """
 
     inferences: Sequence[Tensors]
     sampled_count: int | None
-    warnings: tuple[str, ...] = ()
+    warnings: tuple[Reason, ...] = ()
 
 
 class InputSource(Protocol):
@@ -84,7 +85,7 @@ class _Pool:
     """Different inputs, the most popular first."""
 
     inferences: Sequence[Tensors]
-    warnings: tuple[str, ...] = ()
+    warnings: tuple[Reason, ...] = ()
 
     def in_order(self, order: Order) -> list[Tensors]:
         return [self.inferences[i] for i in order.tolist()]
@@ -259,12 +260,15 @@ def _random_pool(
         inputs.update(dict.fromkeys(zip(*columns, strict=True)))
     warnings = []
     if wanted < unique:
-        warnings.append(
-            f"Only {wanted} of {unique} unique inputs are used: more would take over "
-            f"{MAX_FILE_BYTES >> 20} MiB."
-        )
+        facts: dict[str, Fact] = {
+            "used_count": wanted,
+            "wanted_count": unique,
+            "limit_mib": MAX_FILE_BYTES >> 20,
+        }
+        warnings.append(Reason(ReasonKind.UNIQUE_INPUTS_TOO_LARGE, facts=facts))
     if len(inputs) < wanted:
-        warnings.append(f"Only {len(inputs)} of {unique} unique inputs exist within int_range.")
+        facts = {"used_count": len(inputs), "wanted_count": unique}
+        warnings.append(Reason(ReasonKind.UNIQUE_INPUTS_TOO_FEW, facts=facts))
 
     return _Pool(
         [

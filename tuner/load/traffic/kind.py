@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from tuner.measurement.measurement import LoadPoint, Measurement
     from tuner.measurement.window import Window
     from tuner.modelconfig.schema import ModelConfig
+    from tuner.reason import Reason
     from tuner.server.server import Endpoints
     from tuner.spec.workload import StreamSpec, Workload
 
@@ -115,7 +116,7 @@ class Traffic:
         del setup, load
         return measured
 
-    def warnings(self, answers: Answers) -> Iterator[str]:
-        """What a reader must know of how requests were answered, one sentence each."""
+    def warnings(self, answers: Answers) -> Iterator[Reason]:
+        """What a reader must know of how requests were answered."""
         del answers
         return iter(())

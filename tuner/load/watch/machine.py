@@ -36,8 +36,8 @@ from tuner.machine.process import is_inside
 from tuner.machine.quota import Quota, Throttling
 from tuner.measurement.measurement import Measurement
 from tuner.measurement.window import NO_BOUND, LatencyBound
+from tuner.reason import Fact, Reason, ReasonKind
 from tuner.spec.fields import Gpus
-from tuner.spec.units import digits, digits_beside
 
 #: Bits of NVML's clock event reasons (nvml.h). A card under full load lives at its power cap
 #: (0x4), which is no disturbance: it would be there again in the next measurement.
@@ -313,32 +313,32 @@ def watch_stalls(bound: LatencyBound) -> Iterator[Stalls]:
     stalls.spans_ns = sorted((line[0], line[1]) for line in lines if len(line) == 2)
 
 
-def disturbances(measurement: Measurement, bound: LatencyBound = NO_BOUND) -> tuple[str, ...]:
-    """One sentence for each thing beside the load that spoilt the measurement.
+def disturbances(measurement: Measurement, bound: LatencyBound = NO_BOUND) -> tuple[Reason, ...]:
+    """Each thing beside the load that spoilt the measurement.
 
     What could not be read (``None``) disturbs nothing. Steal time does where it shows as stalls.
     """
-    host, said, limit = measurement.host, [], quiet_percent(bound)
+    host, found, limit = measurement.host, list[Reason](), quiet_percent(bound)
     if (host.throttled_percent or 0.0) > limit:
-        said.append(
-            f"The CPU quota of {digits(host.quota_cpus or 0.0, 3)} CPUs was used up in "
-            f"{digits_beside(host.throttled_percent or 0.0, limit)}% of its periods (limit "
-            f"{digits(limit)}%), so that CPUs stood still for {digits(host.throttled_s or 0.0, 2)} "
-            "s: raise the quota, or start fewer threads."
-        )
+        facts: dict[str, Fact] = {
+            "quota_cpus": host.quota_cpus or 0.0,
+            "throttled_percent": host.throttled_percent or 0.0,
+            "throttled_s": host.throttled_s or 0.0,
+            "limit_percent": limit,
+        }
+        found.append(Reason(ReasonKind.QUOTA_USED_UP, facts=facts))
     elif (host.stalled_percent or 0.0) > limit:
-        said.append(
-            f"The machine paused for {digits_beside(host.stalled_percent or 0.0, limit)}% of the "
-            f"time (limit {digits(limit)}%), for {digits(1e3 * shortest_s(bound), 2)} ms and "
-            "more at a time."
-        )
+        facts = {
+            "stalled_percent": host.stalled_percent or 0.0,
+            "shortest_ms": 1e3 * shortest_s(bound),
+            "limit_percent": limit,
+        }
+        found.append(Reason(ReasonKind.MACHINE_PAUSED, facts=facts))
     limit = OTHER_CPU_PERCENT
     if (host.other_cpu_percent or 0.0) > limit:
-        said.append(
-            f"Other processes took {digits_beside(host.other_cpu_percent or 0.0, limit)}% of the "
-            f"machine's CPU meanwhile (limit {digits(limit)}%)."
-        )
-    return tuple(said)
+        facts = {"other_cpu_percent": host.other_cpu_percent or 0.0, "limit_percent": limit}
+        found.append(Reason(ReasonKind.OTHER_PROCESSES, facts=facts))
+    return tuple(found)
 
 
 def taken_percent(measurement: Measurement) -> float:

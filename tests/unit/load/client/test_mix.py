@@ -119,7 +119,7 @@ def test_every_stream_has_its_rate_and_latency_and_the_shared_ones_add_up(
     assert mix.latencies_us is not None
     assert mix.latencies_us.size == 2000
     (told,) = warnings_about(mix, WINDOW.bounds)
-    assert told.startswith("beside: ")
+    assert told.subject == "beside"
 
 
 def test_inputs_of_each_stream_cycle_in_the_order_of_that_stream(

@@ -122,7 +122,7 @@ def test_size_with_a_slow_second_call_is_repeated_until_fast(ask: Any, instances
 def test_fast_model_gets_two_first_calls_per_size(ask: Any) -> None:
     model = FakeModel({})
     found = ask(model, 16)
-    assert found.slow == found.skipped == ""
+    assert (found.slow, found.skipped) == (None, "")
     assert Counter(model.asked) == dict.fromkeys(range(1, 17), 2)
     assert model.now_s == pytest.approx(32 * 0.004)
 
@@ -131,7 +131,7 @@ def test_sizes_without_time_are_reported_and_come_after_the_doubled_sizes(ask: A
     model = FakeModel({}, usual_s=0.5)
     few = ask(model, 8)
     assert model.asked == [1, 1, 2, 2, 4, 4, 8, 8, 3, 3, 5, 5]
-    assert (few.slow, sorted(few.left)) == ("", [6, 7])
+    assert (few.slow, sorted(few.left)) == (None, [6, 7])
     some = ask(FakeModel({1: 9.0}), 4, patience_s=20.0)
     assert [(n, round(calls.longest_s)) for n, calls in some.slow_sizes.items()] == [(1, 9), (2, 9)]
     assert sorted(some.left) == [3, 4]

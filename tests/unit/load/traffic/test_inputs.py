@@ -187,7 +187,7 @@ def test_too_few_different_values_say_so(tmp_path: Path) -> None:
     file = DrawnInputs(random(unique=50, int_range=(1, 10)), [flag]).of_run(1, 100)
     assert len(set(contents(file.inferences))) == 10
     (said,) = file.warnings
-    assert "10 of 50" in said
+    assert (said.facts["used_count"], said.facts["wanted_count"]) == (10, 50)
 
 
 @pytest.mark.parametrize(

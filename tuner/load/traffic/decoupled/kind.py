@@ -22,6 +22,7 @@ from tuner.measurement.measurement import Measurement
 from tuner.measurement.window import Window
 from tuner.modelconfig.ensembles import answers_many_times
 from tuner.modelconfig.schema import ModelConfig
+from tuner.reason import Reason
 from tuner.spec.workload import StreamSpec, Workload
 
 
@@ -81,5 +82,5 @@ class Decoupled(Traffic):
             responses=response_figures(part.answers, first, last),
         )
 
-    def warnings(self, answers: Answers) -> Iterator[str]:
+    def warnings(self, answers: Answers) -> Iterator[Reason]:
         return warnings_of(answers.outcomes)

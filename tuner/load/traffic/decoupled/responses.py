@@ -15,7 +15,7 @@ import numpy.typing as npt
 from tuner.load.client.job import Answers, Outcome, refusal_in
 from tuner.load.latency import Observed, within
 from tuner.measurement.responses import ResponseFigures, figures_of
-from tuner.spec.units import count_text
+from tuner.reason import Reason, ReasonKind
 
 #: So long after its last response nothing more is expected, unless an SLO allows for more.
 SILENCE_S = 5.0
@@ -176,14 +176,14 @@ def response_figures(answers: Answers, first: Observed, last: Observed) -> Respo
 
 
 _BROKEN = {
-    Outcome.INCOMPLETE: "got no final response, TRITONSERVER_RESPONSE_COMPLETE_FINAL",
-    Outcome.DOUBLED: "got more after the final response, or under an unknown id",
+    Outcome.INCOMPLETE: ReasonKind.NO_FINAL_RESPONSE,
+    Outcome.DOUBLED: ReasonKind.MORE_AFTER_FINAL,
 }
 
 
-def warnings_of(outcomes: Sequence[int] | npt.NDArray[np.int8]) -> Iterator[str]:
-    """A sentence for each way in which a decoupled model broke its word."""
+def warnings_of(outcomes: Sequence[int] | npt.NDArray[np.int8]) -> Iterator[Reason]:
+    """Each way in which a decoupled model broke its word."""
     values = np.asarray(outcomes)
-    for outcome, what in _BROKEN.items():
+    for outcome, kind in _BROKEN.items():
         if count := int((values == outcome).sum()):
-            yield f"{count:,} of {count_text(values.size, 'request')} {what}."
+            yield Reason(kind, facts={"broken_count": count, "request_count": values.size})

@@ -23,13 +23,8 @@ from tuner.load.traffic.sequences.pace import (
 from tuner.measurement.measurement import Arrivals, LoadPoint, Measurement
 from tuner.measurement.window import Window
 from tuner.modelconfig.schema import ModelConfig
-from tuner.spec.units import count_text
+from tuner.reason import Reason, ReasonKind
 from tuner.spec.workload import SequenceArrivals, StreamSpec, Workload
-
-_UNENDED = (
-    "could not be ended after the load: until max_sequence_idle_microseconds these slots stay "
-    "taken."
-)
 
 
 @dataclass(frozen=True)
@@ -103,6 +98,7 @@ class Sequences(Traffic):
             return measured
         return replace(measured, sequences_at_once=pace.at_once(sum(shares) * load.level))
 
-    def warnings(self, answers: Answers) -> Iterator[str]:
+    def warnings(self, answers: Answers) -> Iterator[Reason]:
         if answers.unended:
-            yield f"{count_text(answers.unended, 'sequence')} {_UNENDED}"
+            facts = {"sequence_count": int(answers.unended)}
+            yield Reason(ReasonKind.SEQUENCES_UNENDED, facts=facts)

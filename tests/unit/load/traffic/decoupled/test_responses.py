@@ -29,6 +29,7 @@ from tuner.load.traffic.wire import RequestForm
 from tuner.measurement.measurement import Arrivals, FailureReason, LoadPoint, Measurement
 from tuner.measurement.responses import figures_of, responses_of_all
 from tuner.measurement.window import LatencyBound, Window
+from tuner.reason import ReasonKind
 from tuner.score.judge import Verdict, judge
 from tuner.server.server import Endpoints
 from tuner.spec.slo import Slo
@@ -331,7 +332,8 @@ def test_a_request_that_is_still_being_answered_has_its_first_response() -> None
 def test_broken_responses_are_reported_by_count() -> None:
     outcomes = [Outcome.ANSWERED, Outcome.INCOMPLETE, Outcome.DOUBLED, Outcome.INCOMPLETE]
     lost, doubled = warnings_of(outcomes)
-    assert (lost[:7], doubled[:7]) == ("2 of 4 ", "1 of 4 ")
+    assert [lost.kind, doubled.kind] == [ReasonKind.NO_FINAL_RESPONSE, ReasonKind.MORE_AFTER_FINAL]
+    assert [w.facts["broken_count"] for w in (lost, doubled)] == [2, 1]
     assert list(warnings_of([Outcome.ANSWERED])) == []
 
 

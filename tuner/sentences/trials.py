@@ -1,154 +1,103 @@
-"""Turns reasons into sentences. Nothing in `tuner` reads them again: kinds and facts decide."""
+"""Sentences about trials, servers and proofs."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from collections.abc import Sequence
 
-from tuner.errors import TunerError, shortened
-from tuner.reason import Fact, Reason, ReasonKind
+from tuner.reason import Reason, ReasonKind
+from tuner.sentences.parts import Facts, Sentences, cause, cause_clauses, causes, count, number
 from tuner.spec.units import bytes_text, count_text, digits
-
-_Error = TypeVar("_Error", bound=TunerError)
 
 UNSOAKED = "sustained load not verified"
 #: Of more failed soaks than this, the first and the last are shown.
 _FEW_SOAKS = 3
 
 
-def sentence(reason: Reason) -> str:
-    """The whole of it, with its subject."""
-    text = clause(reason)
-    names_itself = reason.kind is ReasonKind.BEST_OTHER_FALLS_SHORT
-    return f"{reason.subject}: {text}" if reason.subject and not names_itself else text
-
-
-def clause(reason: Reason) -> str:
-    """What is said of its subject."""
-    if (kept := reason.facts.get("sentence")) is not None:
-        return str(kept)
-    words = SENTENCES[reason.kind]
-    return words if isinstance(words, str) else words(reason, reason.facts)
-
-
-def failed(kind: type[_Error], reason: Reason, hint: str = "", **more: Any) -> _Error:
-    """The error of a class, with the reason and its sentence."""
-    short = {k: shortened(v) if isinstance(v, str) else v for k, v in reason.facts.items()}
-    reason = Reason(reason.kind, reason.subject, short, reason.causes)
-    return kind(sentence(reason), hint, reason=reason, **more)
-
-
-_Facts = Mapping[str, Fact]
-
-
-def _cause(reason: Reason) -> str:
-    return sentence(reason.causes[0])
-
-
-def _number(facts: _Facts, name: str) -> float:
-    value = facts[name]
-    assert not isinstance(value, str)
-    return value
-
-
-def _count(facts: _Facts, name: str) -> int:
-    return int(_number(facts, name))
-
-
-def _current_config_fails(reason: Reason, facts: _Facts) -> str:
-    why, *more = map(sentence, reason.causes)
+def _current_config_fails(reason: Reason, facts: Facts) -> str:
+    why, *more = causes(reason)
     behind = "".join(f" ({text})" for text in more)
     return f"the current config of {facts['name']} cannot be measured: {why}{behind}"
 
 
-def _no_room(_: Reason, facts: _Facts) -> str:
-    needed, limit = (bytes_text(_count(facts, name)) for name in ("needed_bytes", "limit_bytes"))
+def _no_room(_: Reason, facts: Facts) -> str:
+    needed, limit = (bytes_text(count(facts, name)) for name in ("needed_bytes", "limit_bytes"))
     memory, why = facts["memory"], facts["why"]
     return f"not loaded: it needs about {needed} of {limit} free {memory} ({why})"
 
 
-def _lone_request(_: Reason, facts: _Facts) -> str:
-    took = f"{digits(_number(facts, 'took_ms'), 4)} ms"
+def _lone_request(_: Reason, facts: Facts) -> str:
+    took = f"{digits(number(facts, 'took_ms'), 4)} ms"
     if "queue_delay_ms" in facts:
-        took += f", of them {digits(_number(facts, 'queue_delay_ms'))} ms queue delay"
+        took += f", of them {digits(number(facts, 'queue_delay_ms'))} ms queue delay"
     return f"one request at a time takes {took}: misses {facts['slo']}"
 
 
-def _lone_request_always(_: Reason, facts: _Facts) -> str:
+def _lone_request_always(_: Reason, facts: Facts) -> str:
     return (
-        f"one request at a time takes {digits(_number(facts, 'took_ms'))} ms: more than "
+        f"one request at a time takes {digits(number(facts, 'took_ms'))} ms: more than "
         f"{facts['slo']} allows, under any load and with any config of the space"
     )
 
 
-def _client_behind(_: Reason, facts: _Facts) -> str:
-    told = [f"the load generator could not keep up with {facts['load']}"]
-    if "sent_per_s" in facts:
-        told.append(f"it sent {digits(_number(facts, 'sent_per_s'), 4)}/s")
-    if "late" in facts:
-        told.append(str(facts["late"]))
-    return "; ".join(told)
-
-
-def _generator_failed(_: Reason, facts: _Facts) -> str:
+def _generator_failed(_: Reason, facts: Facts) -> str:
     why = f" ({facts['why']})" if "why" in facts else ""
     return f"{facts['generator']} failed{why}: {facts['words']}"
 
 
-def _model_failed_requests(_: Reason, facts: _Facts) -> str:
-    asked = count_text(_count(facts, "request_count"), "request")
+def _model_failed_requests(_: Reason, facts: Facts) -> str:
+    asked = count_text(count(facts, "request_count"), "request")
     words = facts["words"] or "it gave no reason"
-    return f"the model failed {_count(facts, 'failed_count'):,} of {asked}: {words}"
+    return f"the model failed {count(facts, 'failed_count'):,} of {asked}: {words}"
 
 
-def _model_answered_errors(_: Reason, facts: _Facts) -> str:
+def _model_answered_errors(_: Reason, facts: Facts) -> str:
     least = "at least " if facts["at_least"] else ""
-    asked = count_text(_count(facts, "request_count"), "request")
-    failed_of = f"{least}{_count(facts, 'failed_count'):,} of {asked}"
+    asked = count_text(count(facts, "request_count"), "request")
+    failed_of = f"{least}{count(facts, 'failed_count'):,} of {asked}"
     return f"the model answered {failed_of} with an error: {facts['words']}"
 
 
-def _load_timeout(reason: Reason, facts: _Facts) -> str:
+def _load_timeout(reason: Reason, facts: Facts) -> str:
     words = f"; {facts['words']}" if "words" in facts else ""
-    return f"{_cause(reason)} (server.load_timeout){words}"
+    return f"{cause(reason)} (server.load_timeout){words}"
 
 
-def _not_served(reason: Reason, facts: _Facts) -> str:
+def _not_served(reason: Reason, facts: Facts) -> str:
     name = facts["name"]
-    return f"the server does not load {name} as it is in the repository: {_cause(reason)}"
+    return f"the server does not load {name} as it is in the repository: {cause(reason)}"
 
 
-def _nearest_miss(_: Reason, facts: _Facts) -> str:
+def _nearest_miss(_: Reason, facts: Facts) -> str:
     told = (
         f"No config measured meets every SLO. The nearest was trial {facts['trial']}, which misses "
         f"{facts['misses']}"
     )
     if "lowest_rate_per_s" not in facts:
         return f"{told}."
-    lowest = digits(_number(facts, "lowest_rate_per_s"))
+    lowest = digits(number(facts, "lowest_rate_per_s"))
     return (
         f"{told} at {lowest}/s. At lower rates max_window is too short for a verdict: raise it, or "
         "bound a lower percentile."
     )
 
 
-def _may_meet(_: Reason, facts: _Facts) -> str:
+def _may_meet(_: Reason, facts: Facts) -> str:
     known = f"{facts['lacking']} for a verdict at {facts['load']}"
     cure = "raise workload.max_window, or bound a lower percentile"
     return f"Trial {facts['trial']} may meet every SLO: {known}; {cure}."
 
 
-def _others_failed(reason: Reason, facts: _Facts) -> str:
-    number, others = (_count(facts, name) for name in ("failed_count", "other_count"))
+def _others_failed(reason: Reason, facts: Facts) -> str:
+    number, others = (count(facts, name) for name in ("failed_count", "other_count"))
     every = f"Every other config tried failed ({number})"
     how = every if number == others else f"{number} of {others} other configs tried failed"
-    return f"{how}, the last one: {_cause(reason)}"
+    return f"{how}, the last one: {cause(reason)}"
 
 
-def _best_other_falls_short(reason: Reason, facts: _Facts) -> str:
+def _best_other_falls_short(reason: Reason, facts: Facts) -> str:
     best, current = (
-        digits(_number(facts, name)) for name in ("best_at_most_per_s", "current_per_s")
+        digits(number(facts, name)) for name in ("best_at_most_per_s", "current_per_s")
     )
     return (
         f"{reason.subject}, the best other config, does not sustain {best}/s; the current one "
@@ -156,81 +105,80 @@ def _best_other_falls_short(reason: Reason, facts: _Facts) -> str:
     )
 
 
-def _only_it_meets(_: Reason, facts: _Facts) -> str:
+def _only_it_meets(_: Reason, facts: Facts) -> str:
     told = "met them at no load"
     if "current_at_most_per_s" in facts:
-        told = f"did not sustain {digits(_number(facts, 'current_at_most_per_s'))}/s"
+        told = f"did not sustain {digits(number(facts, 'current_at_most_per_s'))}/s"
     when = "when measured again" if facts["current_measured_again"] else "in the search"
     return f"it met every SLO when measured again; the current config {told} {when}"
 
 
-def _times(facts: _Facts) -> str:
-    estimate, low = (digits(_number(facts, name)) for name in ("ratio", "ratio_low"))
-    high = digits(_number(facts, "ratio_high") if "ratio_high" in facts else math.inf)
+def _times(facts: Facts) -> str:
+    estimate, low = (digits(number(facts, name)) for name in ("ratio", "ratio_low"))
+    high = digits(number(facts, "ratio_high") if "ratio_high" in facts else math.inf)
     return (
-        f"in {count_text(_count(facts, 'rounds'), 'round')} it is {estimate} times the current "
-        f"config ({_number(facts, 'confidence_share'):.0%} interval {low} to {high})"
+        f"in {count_text(count(facts, 'rounds'), 'round')} it is {estimate} times the current "
+        f"config ({number(facts, 'confidence_share'):.0%} interval {low} to {high})"
     )
 
 
-def _better(_: Reason, facts: _Facts) -> str:
-    met, rounds = (_count(facts, name) for name in ("rounds_met", "rounds"))
+def _better(_: Reason, facts: Facts) -> str:
+    met, rounds = (count(facts, name) for name in ("rounds_met", "rounds"))
     return f"{_times(facts)}, and met every SLO in {'each' if met == rounds else f'{met} of them'}"
 
 
-def _gain_too_small(_: Reason, facts: _Facts) -> str:
+def _gain_too_small(_: Reason, facts: Facts) -> str:
     return f"{_times(facts)}: less than the {facts['least_gain']} that a change must be worth"
 
 
-def _answers_same(reason: Reason, facts: _Facts) -> str:
-    asked, tolerance = _count(facts, "request_count"), _number(facts, "tolerance")
+def _answers_same(reason: Reason, facts: Facts) -> str:
+    asked, tolerance = count(facts, "request_count"), number(facts, "tolerance")
     every = f"all {asked} sample requests" if asked > 1 else "the sample request"
     within = f"floats within {tolerance:g}" if tolerance else "exactly"
     apart = facts.get("largest_differences")
     within += f"; largest difference: {apart}" if apart else ""
     same = f"Answers match the current config's on {every} ({within})."
-    return " ".join([same, *map(clause, reason.causes)])
+    return " ".join([same, *cause_clauses(reason)])
 
 
-def _answers_changed(_: Reason, facts: _Facts) -> str:
-    others = _count(facts, "other_differences")
+def _answers_changed(_: Reason, facts: Facts) -> str:
+    others = count(facts, "other_differences")
     more = f", and {others} more" if others else ""
     return f"It changes answers: {facts['difference']}{more}."
 
 
-def _answers_not_compared(reason: Reason, facts: _Facts) -> str:
+def _answers_not_compared(reason: Reason, facts: Facts) -> str:
     if reason.causes:
-        return " ".join(map(clause, reason.causes))
+        return " ".join(cause_clauses(reason))
     to = f" to {facts['stream']}" if "stream" in facts else ""
     return f"Answers{to} were not compared: {facts['why']}."
 
 
-def _soaked(_: Reason, facts: _Facts) -> str:
-    return f"{facts['load']} for {digits(_number(facts, 'duration_s'))} s: {facts['shown']}"
+def _soaked(_: Reason, facts: Facts) -> str:
+    return f"{facts['load']} for {digits(number(facts, 'duration_s'))} s: {facts['shown']}"
 
 
-def _not_held(causes: Sequence[Reason]) -> str:
-    shown = list(map(sentence, causes))
+def _not_held(shown: Sequence[str]) -> str:
     if len(shown) > _FEW_SOAKS:
         shown = [shown[0], f"{len(shown) - 2} lower loads", shown[-1]]
     return f"the load from the rounds was not sustained in the soak: {'; '.join(shown)}"
 
 
-def _soak_lowered(reason: Reason, _: _Facts) -> str:
-    *lost, held = reason.causes
-    return f"{_not_held(lost)}; what lasts is {sentence(held)}"
+def _soak_lowered(reason: Reason, _: Facts) -> str:
+    *lost, held = causes(reason)
+    return f"{_not_held(lost)}; what lasts is {held}"
 
 
-def _latency_grows(_: Reason, facts: _Facts) -> str:
-    grown, error = (digits(_number(facts, f"{name}_percent"), 2) for name in ("growth", "error"))
-    over = digits(_number(facts, "duration_s"))
+def _latency_grows(_: Reason, facts: Facts) -> str:
+    grown, error = (digits(number(facts, f"{name}_percent"), 2) for name in ("growth", "error"))
+    over = digits(number(facts, "duration_s"))
     return f"latency grew by {grown}% of its mean (standard error {error}%) in a soak of {over} s"
 
 
-def _memory_grows(_: Reason, facts: _Facts) -> str:
-    over_s, grown = _number(facts, "duration_s"), _number(facts, "growth_bytes")
-    ends = _number(facts, "used_bytes") + grown / 2.0
-    sizes = (grown, _number(facts, "error_bytes"), ends, 3600.0 * grown / over_s)
+def _memory_grows(_: Reason, facts: Facts) -> str:
+    over_s, grown = number(facts, "duration_s"), number(facts, "growth_bytes")
+    ends = number(facts, "used_bytes") + grown / 2.0
+    sizes = (grown, number(facts, "error_bytes"), ends, 3600.0 * grown / over_s)
     by, error, to, per_hour = (bytes_text(round(size)) for size in sizes)
     return (
         f"memory of {facts['whose']} grew by {by} (standard error {error}) to {to} in a soak of "
@@ -238,35 +186,33 @@ def _memory_grows(_: Reason, facts: _Facts) -> str:
     )
 
 
-def _no_lasting_gain(reason: Reason, _: _Facts) -> str:
-    return f"what lasts is no gain: the current config sustained {_cause(reason)}"
+def _no_lasting_gain(reason: Reason, _: Facts) -> str:
+    return f"what lasts is no gain: the current config sustained {cause(reason)}"
 
 
-#: A sentence, or what makes one of a reason and its facts.
-SENTENCES: Mapping[ReasonKind, str | Callable[[Reason, _Facts], str]] = {
+SENTENCES: Sentences = {
     ReasonKind.OUT_OF_TIME: "the time budget is used up",
     ReasonKind.CURRENT_CONFIG_OUT_OF_TIME: "the time budget was used up before the current config "
     "gave a result",
     ReasonKind.CURRENT_CONFIG_FAILS: _current_config_fails,
     ReasonKind.TOO_MANY_FAILED: lambda r, f: (
         f"{f['failed_count']} of "
-        f"{count_text(_count(f, 'trial_count'), 'trial')} failed; the last one said: {_cause(r)}"
+        f"{count_text(count(f, 'trial_count'), 'trial')} failed; the last one said: {cause(r)}"
     ),
     ReasonKind.NO_ROOM: _no_room,
     ReasonKind.SENDABLE_LIMIT: lambda _, f: (
         "it sustains all that the load generator can send, "
-        f"{digits(_number(f, 'sendable_level'), 4)}/s"
+        f"{digits(number(f, 'sendable_level'), 4)}/s"
     ),
     ReasonKind.LONE_REQUEST_MISSES: _lone_request,
     ReasonKind.LONE_REQUEST_ALWAYS_MISSES: _lone_request_always,
     ReasonKind.LOW_LOAD_MISSES: lambda _, f: (
-        f"at {digits(_number(f, 'rate_per_s'))}/s, a tenth of its load, it misses {f['slo']}"
+        f"at {digits(number(f, 'rate_per_s'))}/s, a tenth of its load, it misses {f['slo']}"
     ),
     ReasonKind.MODEL_NOT_LOADED: lambda _, f: (
         f"{f['model']} lies in the repository, but is not loaded"
     ),
     ReasonKind.RANDOM_INPUTS: "its input was made up of random values",
-    ReasonKind.CLIENT_BEHIND: _client_behind,
     ReasonKind.GENERATOR_FAILED: _generator_failed,
     ReasonKind.GENERATOR_LATE: _generator_failed,
     ReasonKind.MODEL_FAILS: lambda _, f: f"the model fails: {f['words']}",
@@ -289,32 +235,32 @@ SENTENCES: Mapping[ReasonKind, str | Callable[[Reason, _Facts], str]] = {
     ),
     ReasonKind.ENGINE_REFUSES: lambda _, f: f"the engine cannot start the container: {f['words']}",
     ReasonKind.LOAD_TIMEOUT: _load_timeout,
-    ReasonKind.DIED_LOADING: lambda r, f: f"{_cause(r)}; the log ends with: {f['words']}",
+    ReasonKind.DIED_LOADING: lambda r, f: f"{cause(r)}; the log ends with: {f['words']}",
     ReasonKind.BESIDE_OLD_COPY: lambda r, _: (
-        f"{_cause(r)}, beside its old copy or without it (server.unload_first)"
+        f"{cause(r)}, beside its old copy or without it (server.unload_first)"
     ),
     ReasonKind.NOT_SERVED: _not_served,
-    ReasonKind.ABOUT: lambda r, _: _cause(r),
+    ReasonKind.ABOUT: lambda r, _: cause(r),
     ReasonKind.NO_MEASUREMENT: "No trial gave a measurement.",
     ReasonKind.NEAREST_MISS: _nearest_miss,
     ReasonKind.MAY_MEET: _may_meet,
     ReasonKind.OTHERS_FAILED: _others_failed,
     ReasonKind.ALL_OTHERS_FAILED: lambda r, _: (
-        f"nothing could be compared with the current config. {_cause(r)}"
+        f"nothing could be compared with the current config. {cause(r)}"
     ),
     ReasonKind.NOT_TO_CAPACITY: lambda r, _: (
-        f"Not every config was measured to its capacity: {_cause(r)}"
+        f"Not every config was measured to its capacity: {cause(r)}"
     ),
     ReasonKind.NO_OTHER_MEETS: "No other config measured meets every SLO.",
     ReasonKind.BEST_OTHER_FALLS_SHORT: _best_other_falls_short,
     ReasonKind.NOT_COMPARED: lambda r, _: (
-        f"the current config could not be compared with: {_cause(r)}"
+        f"the current config could not be compared with: {cause(r)}"
     ),
     ReasonKind.MISSED_AGAIN: "it missed an SLO when measured again on a fresh server",
     ReasonKind.TOO_FEW_AGAIN: lambda _, f: (
         f"{f['lacking']} for a verdict at {f['load']}, when measured again"
     ),
-    ReasonKind.SMALLER_GAIN: lambda _, f: f"{digits(_number(f, 'ratio'))} times the current config",
+    ReasonKind.SMALLER_GAIN: lambda _, f: f"{digits(number(f, 'ratio'))} times the current config",
     ReasonKind.BEATEN: "another finalist sustains more when measured again",
     ReasonKind.ONLY_IT_MEETS: _only_it_meets,
     ReasonKind.NOTHING_COMPARABLE: "others took more of the machine beside one of the two configs "
@@ -339,18 +285,18 @@ SENTENCES: Mapping[ReasonKind, str | Callable[[Reason, _Facts], str]] = {
         "CPUs, all of them in the soak; thread counts that are left open follow that."
     ),
     ReasonKind.SOAKED: _soaked,
-    ReasonKind.SOAK_NOT_HELD: lambda r, _: _not_held(r.causes),
+    ReasonKind.SOAK_NOT_HELD: lambda r, _: _not_held(causes(r)),
     ReasonKind.SOAK_LOWERED: _soak_lowered,
     ReasonKind.LATENCY_GROWS: _latency_grows,
     ReasonKind.MEMORY_GROWS: _memory_grows,
-    ReasonKind.SOAK_UNKNOWN: lambda r, _: f"{UNSOAKED}: {_cause(r)}",
-    ReasonKind.CURRENT_SOAK_UNKNOWN: lambda r, _: f"{UNSOAKED} for the current config: {_cause(r)}",
+    ReasonKind.SOAK_UNKNOWN: lambda r, _: f"{UNSOAKED}: {cause(r)}",
+    ReasonKind.CURRENT_SOAK_UNKNOWN: lambda r, _: f"{UNSOAKED} for the current config: {cause(r)}",
     ReasonKind.TOO_FEW: lambda _, f: f"{f['lacking']} for a verdict",
     ReasonKind.DISTURBED_MISS: lambda _, f: (
         f"it missed an SLO on a disturbed machine: {f['disturbances']}"
     ),
     ReasonKind.NO_LASTING_GAIN: _no_lasting_gain,
     ReasonKind.GAIN_UNSURE: lambda _, f: (
-        f"only {digits(_number(f, 'ratio'))} times what the current config may sustain is sure"
+        f"only {digits(number(f, 'ratio'))} times what the current config may sustain is sure"
     ),
 }
