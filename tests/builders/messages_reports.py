@@ -30,7 +30,7 @@ from tuner.record.manifest import Choices
 from tuner.record.proved import ProvedConfig
 from tuner.record.responses import responses_of
 from tuner.record.status import Status
-from tuner.report import check_document, junit
+from tuner.report import check_document, run_document
 from tuner.report.blocks import Code, Table
 from tuner.report.charts.load import load_charts
 from tuner.report.charts.trials import history
@@ -93,7 +93,7 @@ def failing(data: ReportData) -> Iterator[str]:
 
 
 def unmet(data: ReportData) -> list[str]:
-    suite = ET.fromstring(junit.render(data))
+    suite = ET.fromstring(run_document.junit_of(data))
     return [
         f"{one.tag} ({one.get('type', '-')}): {one.get('message')}"
         for one in suite.iter()

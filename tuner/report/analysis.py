@@ -40,8 +40,8 @@ def latency_slos(data: ReportData) -> dict[Latency, list[SloResult]]:
     """SLOs by the latency they bound; ``p99_latency`` with none if no SLO is on a latency."""
     found: dict[Latency, list[SloResult]] = {}
     for row in data.slo:
-        if METRICS[row.found.metric].is_latency:
-            found.setdefault(Latency(row.found.metric, row.found.stream), []).append(row.found)
+        if METRICS[row.worst.metric].is_latency:
+            found.setdefault(Latency(row.worst.metric, row.worst.stream), []).append(row.worst)
     return found or {Latency("p99_latency"): []}
 
 

@@ -14,13 +14,12 @@ from typing import Any
 
 from tuner.record.checks import CheckFacts, HistoryRow, read_check
 from tuner.record.status import CheckStatus
-from tuner.report import junit
+from tuner.report import ended, junit
 from tuner.report.blocks import (
     Chart,
     Document,
     Fold,
     Sentence,
-    Steps,
     Table,
     Tile,
     Tiles,
@@ -28,10 +27,10 @@ from tuner.report.blocks import (
     filled,
 )
 from tuner.report.charts import BLUE, GREEN, ORANGE, RED, axis, hover, line, scatter
-from tuner.report.quantities import NOTHING, metric_text, seconds_text, share_text
+from tuner.report.ended import Ended, RequestsOf, SloRow
+from tuner.report.quantities import NOTHING, metric_text, share_text
 from tuner.report.render import write_report
-from tuner.report.responses import response_table
-from tuner.report.tables import rows_of, shape_table, slo_table, slo_tile
+from tuner.report.tables import rows_of, slo_tile
 from tuner.score.judge import Verdict
 from tuner.score.ratio import Ratio
 from tuner.spec.metrics import METRICS, THROUGHPUT, Better, Metric
@@ -71,28 +70,34 @@ def render_check(directory: Path) -> list[Path]:
 
 def document(check: CheckFacts) -> Document:
     """The whole report; a new section is one more block."""
+    own = ended_check(check)
+    rounds = filled(ended.slo_table(own), _comparison(check))
+    rest = (
+        *ended.request_tables(own),
+        trend_chart(check) or trend(check),
+        Fold("rounds", "Round by round", rounds),
+        Fold("environment", "Environment", (_environment(check),)),
+    )
+    return ended.document(own, (*map(Sentence, check.reasons), _tiles(check)), rest)
+
+
+def ended_check(check: CheckFacts) -> Ended:
+    """The part of the report that a run's has too."""
     tone, headline = HEADLINES[check.status]
-    slos = [(s.worst, [metric_text(s.worst.metric, v) for v in s.values], None) for s in check.slo]
-    return Document(
-        name=check.model,
-        headline=headline,
-        tone=tone,
+    return Ended(
         kind="check",
+        name=check.model,
         run_id=check.run_id,
         started_at=check.checked_at,
-        facts=(seconds_text(check.seconds), count_text(check.rounds, "round"), check.machine),
-        blocks=filled(
-            *map(Sentence, check.reasons),
-            _tiles(check),
-            shape_table([("", own) for own in check.shapes]),
-            response_table([("", own) for own in check.responses]),
-            Steps("What next", tuple(next_steps(check))),
-            trend_chart(check) or trend(check),
-            Fold(
-                "rounds", "Round by round", filled(slo_table(slos, check.load), _comparison(check))
-            ),
-            Fold("environment", "Environment", (_environment(check),)),
-        ),
+        took_s=check.seconds,
+        status=check.status.value,
+        tone=tone,
+        headline=headline,
+        facts=(count_text(check.rounds, "round"), check.machine),
+        slo=tuple(SloRow(own.worst, tuple(own.values)) for own in check.slo),
+        requests=(RequestsOf("", check.shapes, check.responses),),
+        steps=next_steps(check),
+        load=check.load,
     )
 
 
@@ -170,9 +175,6 @@ def _only_not_compared(check: CheckFacts) -> bool:
 
 def junit_of(check: CheckFacts) -> str:
     """One case for each SLO, one for the comparison; what was not shown counts as a failure."""
-    facts = {"run_id": check.run_id, "status": check.status.value}
-    facts |= junit.shape_facts(check.shapes)
-    cases = [junit.slo_case(check.model, slo.worst) for slo in check.slo]
     reasons, status = " ".join(check.reasons), check.status
     problem = None
     if status in (CheckStatus.FAILED, CheckStatus.INTERRUPTED):
@@ -181,8 +183,8 @@ def junit_of(check: CheckFacts) -> str:
         problem = ("skipped", status.value, "an SLO is missed: see its own case")
     elif status not in _PASSED:
         problem = ("failure", status.value, reasons)
-    cases.append(junit.case(check.model, "check", "regression", problem, reasons))
-    return junit.document(check.model, facts, cases, check.seconds, check.checked_at)
+    case = junit.case(check.model, "check", "regression", problem, reasons)
+    return ended.suite(ended_check(check), case, {}, check.shapes)
 
 
 _EXIT_CODE = "Exit code of the last check."

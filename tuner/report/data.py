@@ -16,20 +16,12 @@ from tuner.record.reading import UnreadableFileError
 from tuner.record.result_schema import Result, RunDecision, WrittenFacts
 from tuner.record.status import Status
 from tuner.record.store import RunStore
-from tuner.score.judge import SloResult, severity, violation
+from tuner.report.ended import SloRow
+from tuner.score.judge import severity, violation
 from tuner.score.point import Point
 from tuner.score.trial import Trial, TrialState, TrialTime
 from tuner.spec.slo import Goal, Objective
 from tuner.writeback.rollback import is_back
-
-
-@dataclass(frozen=True)
-class SloRow:
-    """One SLO of the verdict: the worst result, that of each round, and that of the soak."""
-
-    found: SloResult
-    rounds: tuple[SloResult, ...]
-    soak: SloResult | None
 
 
 @dataclass(frozen=True)
@@ -192,11 +184,10 @@ def _slo_rows(config: ProvedConfig | None) -> tuple[SloRow, ...]:
     if config is None:
         return ()
     rows, held = [], config.held
-    for index, found in enumerate(config.judged.slo):
-        rounds = tuple(point.slo[index] for point in config.rounds)
-        soak = None if held is None else held.point.slo[index]
-        rows.append(SloRow(min((found, *rounds), key=severity), rounds, soak))
-    return tuple(sorted(rows, key=lambda row: severity(row.found)))
+    for index, worst in enumerate(config.slo):
+        values = tuple(point.slo[index].value for point in config.rounds)
+        rows.append(SloRow(worst, values, None if held is None else held.point.slo[index]))
+    return tuple(sorted(rows, key=lambda row: severity(row.worst)))
 
 
 def judged_point(trial: Trial) -> Point | None:

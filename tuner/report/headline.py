@@ -89,7 +89,7 @@ def _within(data: ReportData) -> str:
     if metric is not None:
         at = "" if data.best is None else f" at {load_text(data.best.judged.measurement.load)}"
         return f" {metric.words}{at}"
-    bounds = [row.found for row in data.slo if METRICS[row.found.metric].is_latency]
+    bounds = [row.worst for row in data.slo if METRICS[row.worst.metric].is_latency]
     if len(bounds) != 1:
         return " within every SLO"
     (slo,) = bounds

@@ -1,4 +1,4 @@
-"""The report as JUnit XML: one case for each SLO, one for the confirmation."""
+"""JUnit XML: suites with cases, one for each SLO."""
 
 from __future__ import annotations
 
@@ -6,45 +6,11 @@ import re
 from collections.abc import Mapping, Sequence
 from xml.etree import ElementTree as ET
 
-from tuner.record.shapes import ShapeFacts
-from tuner.record.status import Status
-from tuner.report.data import ReportData
-from tuner.report.headline import gain_sentence, headline
 from tuner.report.quantities import found_text, margin_text, verdict_text
-from tuner.report.sentence import bottleneck_sentences, soak_sentences, verdict_sentence
-from tuner.report.trust import trust
 from tuner.score.judge import SloResult, Verdict
-from tuner.sentences import sentence
-from tuner.spec.labels import of_stream
 
 #: Characters XML 1.0 cannot hold, however escaped.
 _FORBIDDEN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-#: JUnit's words for it.
-_PROBLEMS = {
-    Status.INTERRUPTED: "error",
-    Status.FAILED: "error",
-    Status.NOT_KNOWN: "failure",
-    Status.INFEASIBLE: "skipped",
-}
-
-
-def render(data: ReportData) -> str:
-    """A test suite; an SLO not known to be met is a failure, a run that broke is an error."""
-    facts = {"run_id": data.run_id, "status": data.status.value}
-    if data.shown_config is not None:
-        facts["rejected_count"] = str(data.shown_config.judged.measurement.rejected_count)
-        facts |= shape_facts(data.shown_config.shapes)
-    cases = [slo_case(data.model, row.found) for row in data.slo]
-    cases.append(_confirmation(data))
-    return document(data.model, facts, cases, data.result.time.wall_s, data.manifest.created_at)
-
-
-def shape_facts(shapes: Sequence[ShapeFacts]) -> dict[str, str]:
-    """The p99 latency of each shape of request, as properties of a suite."""
-    return {
-        f"p99_latency_us {of_stream(own.stream, own.shape)}": f"{own.p99_latency_us:.0f}"
-        for own in shapes
-    }
 
 
 def document(
@@ -91,20 +57,6 @@ def slo_case(model: str, found: SloResult) -> ET.Element:
     problem = ("failure", found.verdict.value, message)
     passed = found.verdict is Verdict.PASS
     return case(model, "slo", found.expression, None if passed else problem, None)
-
-
-def _confirmation(data: ReportData) -> ET.Element:
-    verdict, problem = verdict_sentence(data), None
-    if (kind := _PROBLEMS.get(data.status)) is not None:
-        message = " ".join((verdict, *map(sentence, data.result.why)))
-        if kind == "skipped":
-            message = "nothing to confirm: no config that was measured meets the SLOs"
-        problem = (kind, data.status.value, message)
-    checks = trust(data)
-    trusted = [f"{checks.caption}."] if checks else []
-    figures = filter(None, (f"{headline(data)}.", gain_sentence(data), *trusted))
-    told = (verdict, *figures, *soak_sentences(data), *bottleneck_sentences(data))
-    return case(data.model, "tune", "confirmation", problem, " ".join(told))
 
 
 def _clean(text: str) -> str:

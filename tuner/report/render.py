@@ -15,13 +15,13 @@ from tuner.modelconfig.edit import unified_diff
 from tuner.modelconfig.files import directory_of
 from tuner.record.manifest import run_command
 from tuner.record.store import BEST, RunStore
-from tuner.report import html, junit, markdown
+from tuner.report import html, markdown
 from tuner.report.blocks import Code, Document, Fold, Sentence, Table, filled
 from tuner.report.data import ReportData, load
 from tuner.report.frames import trials_csv
 from tuner.report.headline import claim, gain_sentence
 from tuner.report.markdown import escaped, joined, parts
-from tuner.report.run_document import document, numbers, overload, proof, request_time
+from tuner.report.run_document import document, junit_of, numbers, overload, proof, request_time
 from tuner.report.tables import change, machine_text
 from tuner.report.trust import trust
 from tuner.space.environment import places
@@ -40,7 +40,7 @@ def report_run(directory: Path) -> list[Path]:
         TunerError: A file of the run cannot be read.
     """
     data = load(directory)
-    written = write_report(directory, document(data), junit.render(data))
+    written = write_report(directory, document(data), junit_of(data))
     table = directory / "trials.csv"
     write_text(table, trials_csv(data))
     return [*written, table, *write_proposal(data)]

@@ -8,10 +8,12 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
+from xml.etree import ElementTree as ET
 
 from tuner.measurement.measurement import Measurement
+from tuner.record.responses import responses_of
 from tuner.record.status import Status
-from tuner.report import by_load, sentence, tables
+from tuner.report import by_load, ended, junit, sentence, tables
 from tuner.report.blocks import (
     Block,
     Bullets,
@@ -25,22 +27,21 @@ from tuner.report.blocks import (
     Table,
     filled,
 )
-from tuner.report.charts import TrialMarker
+from tuner.report.charts import TrialMarker, sides
 from tuner.report.charts.load import load_charts
 from tuner.report.charts.request import batches, latency_parts, model_times
 from tuner.report.charts.trials import front, history
 from tuner.report.data import ReportData, judged_point
+from tuner.report.ended import Ended, RequestsOf
 from tuner.report.headline import gain_sentence, headline
 from tuner.report.quantities import (
     NOTHING,
     latency_text,
     load_text,
-    metric_text,
     rate_text,
     seconds_text,
     verdict_text,
 )
-from tuner.report.responses import responses
 from tuner.report.trust import trust
 from tuner.score.judge import Verdict
 from tuner.score.trial import Trial
@@ -59,28 +60,59 @@ _SIMPLER = (
 )
 
 
+#: JUnit's words for it.
+_PROBLEMS = {
+    Status.INTERRUPTED: "error",
+    Status.FAILED: "error",
+    Status.NOT_KNOWN: "failure",
+    Status.INFEASIBLE: "skipped",
+}
+
+
 def document(data: ReportData) -> Document:
     """The whole report."""
+    own = ended_run(data)
+    folds = (section(data) for section in SECTIONS)
+    return ended.document(own, answer(data), (*first_screen(data, own), *folds))
+
+
+def junit_of(data: ReportData) -> str:
+    """A test suite; an SLO not known to be met is a failure, a run that broke is an error."""
+    config, facts = data.shown_config, dict[str, str]()
+    if config is not None:
+        facts["rejected_count"] = str(config.judged.measurement.rejected_count)
+    shapes = () if config is None else config.shapes
+    return ended.suite(ended_run(data), _confirmation(data), facts, shapes)
+
+
+def ended_run(data: ReportData) -> Ended:
+    """The part of the report that a check's has too."""
     size, measured = data.manifest.space_size, data.measured_count
-    return Document(
-        name=data.model,
-        headline=headline(data),
-        tone=sentence.HEADLINES[data.status][0],
+    return Ended(
         kind="run",
+        name=data.model,
         run_id=data.run_id,
         started_at=data.manifest.created_at,
+        took_s=data.result.time.wall_s,
+        status=data.status.value,
+        tone=sentence.HEADLINES[data.status][0],
+        headline=headline(data),
         facts=(
-            seconds_text(data.result.time.wall_s),
             (f"{measured} of " if size else "") + count_text(size or measured, "config"),
             tables.machine_text(data.manifest),
             *(f"Triton {v}" for k, v in data.manifest.versions.items() if k == "tritonserver"),
         ),
-        blocks=filled(*first_screen(data), *(section(data) for section in SECTIONS)),
+        slo=data.slo,
+        requests=tuple(
+            RequestsOf(name, config.shapes, responses_of(judged.measurement))
+            for name, _, config, judged in sides(data)
+        ),
+        steps=sentence.next_steps(data),
     )
 
 
-def first_screen(data: ReportData) -> Iterator[Block | None]:
-    """The answer, what to do about it, and one picture."""
+def answer(data: ReportData) -> Iterator[Block | None]:
+    """What came of it."""
     improved = data.status is Status.IMPROVED
     yield Sentence(sentence.busy_text(data))
     yield Sentence("" if improved else sentence.verdict_sentence(data))
@@ -89,10 +121,12 @@ def first_screen(data: ReportData) -> Iterator[Block | None]:
         yield Bullets("", tuple(map(told, data.result.why)))
     yield tables.change(data)
     yield Bullets("At the edge of the space", tuple(sentence.edge_sentences(data)))
-    yield Steps("What next", tuple(sentence.next_steps(data)))
+
+
+def first_screen(data: ReportData, own: Ended) -> Iterator[Block | None]:
+    """What the answer rests on, what it needs, and one picture."""
     yield trust(data)
-    yield tables.shapes(data)
-    yield responses(data)
+    yield from ended.request_tables(own)
     yield Bullets("First calls", tuple(_first_calls(data)))
     yield Code("Server flags it needs", "\n".join(data.result.server_args))
     yield Code("Server environment it needs", "\n".join(places(data.result.environment)))
@@ -132,14 +166,10 @@ def failures(data: ReportData) -> Fold:
 
 
 def proof(data: ReportData) -> Fold:
-    rows = [
-        (row.found, [metric_text(r.metric, r.value) for r in row.rounds], row.soak)
-        for row in data.slo
-    ]
     reasons = map(told, data.result.why) if data.status is Status.IMPROVED else ()
     simpler = data.result.simplification or ()
     blocks = filled(
-        tables.slo_table(rows) if rows else None,
+        ended.slo_table(ended_run(data)),
         Bullets("", (*reasons, *sentence.soak_sentences(data), *tables.noise_sentences(data))),
         tables.simplification(data),
         Sentence(_SIMPLER if any(not r.kept for r in simpler) else "", aside=True),
@@ -306,3 +336,17 @@ def _starts(measurement: Measurement) -> str:
     """The lowest and highest throughput of a closed loop's starts, which may differ in mode."""
     rates = [start.throughput_infer_per_s for start in measurement.restarts]
     return f"{rate_text(min(rates))} to {rate_text(max(rates))}" if rates else NOTHING
+
+
+def _confirmation(data: ReportData) -> ET.Element:
+    verdict, problem = sentence.verdict_sentence(data), None
+    if (kind := _PROBLEMS.get(data.status)) is not None:
+        message = " ".join((verdict, *map(told, data.result.why)))
+        if kind == "skipped":
+            message = "nothing to confirm: no config that was measured meets the SLOs"
+        problem = (kind, data.status.value, message)
+    checks = trust(data)
+    trusted = [f"{checks.caption}."] if checks else []
+    figures = filter(None, (f"{headline(data)}.", gain_sentence(data), *trusted))
+    said = (verdict, *figures, *sentence.soak_sentences(data), *sentence.bottleneck_sentences(data))
+    return junit.case(data.model, "tune", "confirmation", problem, " ".join(said))

@@ -129,7 +129,7 @@ def _verdict(data: ReportData) -> str:
         none = (
             "the only config measured does not meet" if only else f"none of {tried} measured meets"
         )
-        missed = [r.found for r in data.slo if r.found.verdict.outcome is SloOutcome.MISSED]
+        missed = [r.worst for r in data.slo if r.worst.verdict.outcome is SloOutcome.MISSED]
         if data.shown_config is None or not missed:
             return f"{none} every SLO."
         misses = (f"{r.expression}, found {found_text(r)}" for r in missed[:2])

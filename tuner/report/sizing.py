@@ -172,7 +172,7 @@ def _order(machine: SizedMachine) -> tuple[bool, float, int]:
 
 
 def _why_none(data: ReportData, error: SpecError) -> str:
-    missed = [r.found for r in data.slo if r.found.verdict.outcome is SloOutcome.MISSED]
+    missed = [r.worst for r in data.slo if r.worst.verdict.outcome is SloOutcome.MISSED]
     if data.status is Status.INFEASIBLE and missed:
         return "misses " + ", ".join(f"{r.expression} ({found_text(r)})" for r in missed)
     return error.message
@@ -195,7 +195,7 @@ def _models(data: ReportData) -> str:
 
 
 def _slos(data: ReportData) -> str:
-    return ", ".join(sorted(row.found.expression for row in data.slo))
+    return ", ".join(sorted(row.worst.expression for row in data.slo))
 
 
 def _gpus(manifest: Manifest, seen: int | None) -> int:

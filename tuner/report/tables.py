@@ -8,7 +8,6 @@ from pathlib import Path
 from tuner.measurement.measurement import FailureReason, Measurement, ServerStatistics
 from tuner.record.manifest import Manifest
 from tuner.record.proved import ProvedConfig
-from tuner.record.shapes import ShapeFacts
 from tuner.record.status import Status
 from tuner.report.analysis import importance, value_text
 from tuner.report.blocks import Table, Tile
@@ -17,10 +16,8 @@ from tuner.report.data import ReportData
 from tuner.report.quantities import (
     NOTHING,
     VERDICTS,
-    found_text,
     latency_text,
     load_text,
-    margin_text,
     metric_text,
     rate_text,
     seconds_text,
@@ -28,11 +25,10 @@ from tuner.report.quantities import (
     time_text,
     value_and_bound,
     verdict_text,
-    verdict_word,
 )
 from tuner.report.responses import count_of, latency_metrics
 from tuner.report.sentence import held_text, score_text
-from tuner.score.judge import SloOutcome, SloResult, Verdict, slo_utilisation, too_few_text
+from tuner.score.judge import SloOutcome, SloResult, slo_utilisation, too_few_text
 from tuner.score.point import Point
 from tuner.sentences import sentence
 from tuner.spec.labels import labelled, of_stream, several
@@ -63,28 +59,6 @@ def rows_of(columns: Sequence[Mapping[str, str]]) -> list[tuple[str, ...]]:
     """A row for each name in any of the columns, with `-` where a column does not have it."""
     names = dict.fromkeys(name for column in columns for name in column)
     return [(name, *(column.get(name, NOTHING) for column in columns)) for name in names]
-
-
-def slo_table(
-    rows: Sequence[tuple[SloResult, Sequence[str], SloResult | None]], load: str | None = None
-) -> Table:
-    """Each SLO with its worst result, that of each round in words, and that of the soak."""
-    soaked = any(soak is not None for _, _, soak in rows)
-    again = any(len(rounds) > 1 for _, rounds, _ in rows)
-    heads = (
-        *("verdict", f"expected at {load}" if load else "expected", "worst found", "margin"),
-        *(["each round"] if again else []),
-        *(["soak"] if soaked else []),
-    )
-    cells = tuple(
-        (
-            *(verdict_word(w), w.expression, found_text(w), margin_text(w)),
-            *([", ".join(rounds)] if again else []),
-            *([NOTHING if soak is None else found_text(soak)] if soaked else []),
-        )
-        for w, rounds, soak in rows
-    )
-    return Table(heads, cells, "SLOs", tuple(VERDICTS[w.verdict][0] for w, _, _ in rows))
 
 
 def slo_tile(worst: SloResult) -> Tile:
@@ -126,44 +100,6 @@ def change(data: ReportData) -> Table | None:
     files = [str(p.relative_to(root) if p.is_relative_to(root) else p) for p in paths]
     where = f" in {' and '.join(files)}" if files else ""
     return Table((*heads, "before", "after"), rows, f"The change{where}")
-
-
-def shapes(data: ReportData) -> Table | None:
-    """What the requests of each shape got, of the current and the best config."""
-    return shape_table([(name, own) for name, _, config, _ in sides(data) for own in config.shapes])
-
-
-def shape_table(found: Sequence[tuple[str, ShapeFacts]]) -> Table | None:
-    """A row for each shape of each named config, equal shapes one below the other."""
-    known = any(own.batched_with is not None for _, own in found)
-    columns = [
-        {
-            "shape": of_stream(own.stream, own.shape),
-            **({"config": name} if name else {}),
-            "share": share_text(own.share),
-            "goodput": rate_text(own.goodput_infer_per_s),
-            "p50": latency_text(own.p50_latency_us),
-            "p99": latency_text(own.p99_latency_us),
-            "SLOs by itself": _unmet(own.slo),
-            **({"batched with": _batched_with(own)} if known else {}),
-        }
-        for name, own in found
-    ]
-    if not columns:
-        return None
-    order = [*dict.fromkeys(row["shape"] for row in columns)]
-    rows = sorted(columns, key=lambda row: order.index(row["shape"]))
-    told = "By shape of request; an SLO is for all together"
-    return Table(tuple(rows[0]), tuple(tuple(row.values()) for row in rows), told)
-
-
-def _batched_with(own: ShapeFacts) -> str:
-    return NOTHING if own.batched_with is None else " and ".join(own.batched_with) or "nothing"
-
-
-def _unmet(results: Sequence[SloResult]) -> str:
-    missed = [r for r in results if r.verdict is not Verdict.PASS]
-    return "; ".join(f"{r.expression} {verdict_text(r)}" for r in missed) or "all met"
 
 
 def _goodput(config: ProvedConfig) -> str:

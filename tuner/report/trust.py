@@ -71,8 +71,8 @@ def _rounds(data: ReportData, config: ProvedConfig) -> Check:
     at = " to ".join(dict.fromkeys(map(load_text, (loads[0], loads[-1]))))
     found = []
     for row in data.slo:
-        slo, metric = row.found, METRICS[row.found.metric]
-        own = sorted(r.value for r in row.rounds if r.value is not None)
+        slo, metric = row.worst, METRICS[row.worst.metric]
+        own = sorted(value for value in row.values if value is not None)
         if not own or not (metric.is_latency or slo.verdict is not Verdict.PASS):
             continue
         values = " to ".join(dict.fromkeys(beside_bound(slo, v) for v in (own[0], own[-1])))

@@ -26,7 +26,7 @@ from tuner.record.checks import CheckFacts, read_check
 from tuner.record.result_schema import Gain, Rounds, ToKnow
 from tuner.record.status import CheckStatus
 from tuner.record.store import MANIFEST
-from tuner.report import check_document, compare, junit, listing, markdown
+from tuner.report import check_document, compare, listing, markdown, run_document
 from tuner.report.data import ReportData, load
 from tuner.report.headline import gain_sentence, headline
 from tuner.report.render import pull_request_of
@@ -44,7 +44,7 @@ def stored(name: str) -> Callable[[], str]:
         data = load(RUNS / name)
         data = replace(data, directory=Path("results", name))
         proposal = {"pull_request": pull_request_of(data)} if data.result.winner else {}
-        return forms(document(data), junit=junit.render(data), **proposal)
+        return forms(document(data), junit=run_document.junit_of(data), **proposal)
 
     return text
 
@@ -59,7 +59,7 @@ def run(status: str, change: Callable[[ReportData], ReportData] = lambda d: d) -
 
 
 def of_run(data: ReportData) -> str:
-    return sections(terminal=terminal_of(document(data)), junit=junit.render(data))
+    return sections(terminal=terminal_of(document(data)), junit=run_document.junit_of(data))
 
 
 def soaked(role: str) -> Callable[[], str]:

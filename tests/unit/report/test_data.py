@@ -58,9 +58,9 @@ def test_a_kept_run_is_about_the_current_config(made: Made) -> None:
 def test_slos_that_fail_come_first_then_the_smallest_margin(made: Made) -> None:
     slo = ("avg_latency <= 20s", "p99_latency <= 5ms", "p95_latency <= 21s", "p50_latency <= 3ms")
     data = made("infeasible", slo=slo)
-    verdicts = [row.found.verdict for row in data.slo]
+    verdicts = [row.worst.verdict for row in data.slo]
     assert verdicts == [Verdict.FAIL, Verdict.FAIL, Verdict.PASS, Verdict.PASS]
-    margins = [row.found.margin for row in data.slo]
+    margins = [row.worst.margin for row in data.slo]
     assert margins[:2] == sorted(margins[:2])  # type: ignore[type-var]
     assert data.best is not None
     assert data.best.credited_infer_per_s is None
@@ -68,10 +68,10 @@ def test_slos_that_fail_come_first_then_the_smallest_margin(made: Made) -> None:
 
 
 def test_result_is_the_worst_repeat(made: Made) -> None:
-    row = next(r for r in made("improved").slo if r.found.metric == "p99_latency")
-    values = [r.value for r in row.rounds if r.value is not None]
+    row = next(r for r in made("improved").slo if r.worst.metric == "p99_latency")
+    values = [value for value in row.values if value is not None]
     assert len(values) == 3
-    assert row.found.value == max(values)
+    assert row.worst.value == max(values)
 
 
 def test_a_run_that_was_killed_has_no_result_but_a_report(tmp_path: Path) -> None:

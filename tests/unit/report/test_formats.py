@@ -16,7 +16,7 @@ from builders.pages import NASTY, STATUSES, Made, text_of
 from builders.reasons import said
 from builders.runs import REFUSED, Toy, make_run
 
-from tuner.report import junit, markdown
+from tuner.report import markdown, run_document
 from tuner.report.data import load
 from tuner.report.frames import _cell, trials_csv
 from tuner.report.markdown import code, escaped, fenced
@@ -88,12 +88,13 @@ class TestJUnit:
         [("failed", "error"), ("killed", "error"), ("not known", "failure")],
     )
     def test_a_run_without_a_verdict_is_no_pass(self, made: Made, status: str, kind: str) -> None:
-        assert self.cases(junit.render(made(status)))["confirmation"].find(kind) is not None
+        cases = self.cases(run_document.junit_of(made(status)))
+        assert cases["confirmation"].find(kind) is not None
 
     def test_what_xml_cannot_hold_is_replaced(self, made: Made) -> None:
         data = made()
         named = replace(data, manifest=replace(data.manifest, name="a\x00\x1b[31m" + NASTY))
-        cases = self.cases(junit.render(named))
+        cases = self.cases(run_document.junit_of(named))
         assert "\ufffd" in str(cases["confirmation"].get("classname"))
 
 

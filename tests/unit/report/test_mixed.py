@@ -16,7 +16,7 @@ from builders.runs import RUNS
 import tuner
 from tuner.record.confirmation import Soaked
 from tuner.record.result_schema import check
-from tuner.report import junit
+from tuner.report import run_document
 from tuner.report.charts.load import load_charts
 from tuner.report.charts.request import latency_parts, model_times
 from tuner.report.data import ReportData, load
@@ -83,7 +83,7 @@ def test_a_stream_is_named_as_it_is_and_no_file_after_it(tmp_path: Path) -> None
     assert "<img src=x" not in text_of(data).replace("`", "")
     names = [chart.name for chart in load_charts(data)]
     assert names == ["load-p99_latency-0", "load-p99_latency-1"]
-    ET.fromstring(junit.render(data))
+    ET.fromstring(run_document.junit_of(data))
 
 
 def test_an_ensemble_alone_reads_like_one_model() -> None:

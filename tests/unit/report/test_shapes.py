@@ -17,11 +17,11 @@ from builders.runs import make_run
 
 from tuner.record.result_schema import check
 from tuner.record.shapes import shapes_of
+from tuner.report import run_document
 from tuner.report.check_document import document as check_document
 from tuner.report.check_document import junit_of
 from tuner.report.data import ReportData, load
 from tuner.report.frames import trials_csv
-from tuner.report.junit import render
 
 
 @pytest.fixture
@@ -52,7 +52,8 @@ def test_the_table_of_trials_has_the_figures_of_each_shape(data: ReportData) -> 
 
 
 def test_junit_has_the_p99_of_each_shape_as_a_property(data: ReportData) -> None:
-    found = {p.get("name"): p.get("value") for p in ET.fromstring(render(data)).iter("property")}
+    suite = ET.fromstring(run_document.junit_of(data))
+    found = {p.get("name"): p.get("value") for p in suite.iter("property")}
     assert found["p99_latency_us [64]"] == "20000"
     assert found["p99_latency_us [256]"] == "50000"
 

@@ -1,0 +1,211 @@
+"""What the reports of a run and of a check have in common: one builder makes both.
+
+A builder (`run_document`, `check_document`) says how its kind ended, and adds blocks of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from operator import itemgetter
+from xml.etree import ElementTree as ET
+
+from tuner.record.responses import ResponseFacts
+from tuner.record.shapes import ShapeFacts
+from tuner.report import junit
+from tuner.report.blocks import Block, Document, Steps, Table, Tone, filled
+from tuner.report.quantities import (
+    NOTHING,
+    VERDICTS,
+    found_text,
+    latency_text,
+    margin_text,
+    metric_text,
+    rate_text,
+    seconds_text,
+    share_text,
+    verdict_text,
+    verdict_word,
+)
+from tuner.report.responses import count_of
+from tuner.score.judge import SloResult, Verdict
+from tuner.spec.labels import of_stream
+
+
+@dataclass(frozen=True)
+class SloRow:
+    """One SLO of the verdict: the worst result, the value of each round, and the soak's result.
+
+    Attributes:
+        values: In the metric's base unit; None where a round has none.
+    """
+
+    worst: SloResult
+    values: tuple[float | None, ...]
+    soak: SloResult | None = None
+
+
+@dataclass(frozen=True)
+class RequestsOf:
+    """What requests got of one config, where they have several shapes or several responses.
+
+    Attributes:
+        config: Its name; empty where a report is about one config only.
+    """
+
+    config: str
+    shapes: Sequence[ShapeFacts] = ()
+    responses: Sequence[ResponseFacts] = ()
+
+
+@dataclass(frozen=True)
+class Ended:
+    """A run or a check that ended.
+
+    Attributes:
+        kind: run or check.
+        name: Of the models.
+        started_at: ISO 8601.
+        facts: What it rests on beside its time, a few words each.
+        load: The load that the SLOs were expected to be met at; None where each row has its own.
+        steps: What the reader may do, each with its command.
+    """
+
+    kind: str
+    name: str
+    run_id: str
+    started_at: str
+    took_s: float
+    status: str
+    tone: Tone
+    headline: str
+    facts: tuple[str, ...]
+    slo: tuple[SloRow, ...]
+    requests: tuple[RequestsOf, ...]
+    steps: Sequence[tuple[str, str]]
+    load: str | None = None
+
+
+def document(
+    ended: Ended, answer: Iterable[Block | None], rest: Iterable[Block | None]
+) -> Document:
+    """The whole report: the answer, what to do about it, and the rest."""
+    return Document(
+        name=ended.name,
+        headline=ended.headline,
+        tone=ended.tone,
+        kind=ended.kind,
+        run_id=ended.run_id,
+        started_at=ended.started_at,
+        facts=(seconds_text(ended.took_s), *ended.facts),
+        blocks=filled(*answer, Steps("What next", tuple(ended.steps)), *rest),
+    )
+
+
+def suite(
+    ended: Ended, case: ET.Element, facts: dict[str, str], shapes: Sequence[ShapeFacts]
+) -> str:
+    """The report as JUnit XML: a case for each SLO, and then ``case``, that of the whole.
+
+    ``facts`` and the p99 latency of each of the ``shapes`` become properties.
+    """
+    p99_us = {
+        f"p99_latency_us {of_stream(own.stream, own.shape)}": f"{own.p99_latency_us:.0f}"
+        for own in shapes
+    }
+    facts = {"run_id": ended.run_id, "status": ended.status, **facts, **p99_us}
+    cases = [*(junit.slo_case(ended.name, row.worst) for row in ended.slo), case]
+    return junit.document(ended.name, facts, cases, ended.took_s, ended.started_at)
+
+
+def slo_table(ended: Ended) -> Table | None:
+    """Each SLO with its worst result, that of each round, and that of the soak."""
+    rows = ended.slo
+    if not rows:
+        return None
+    soaked = any(row.soak is not None for row in rows)
+    again = any(len(row.values) > 1 for row in rows)
+    expected = f"expected at {ended.load}" if ended.load else "expected"
+    heads = (
+        *("verdict", expected, "worst found", "margin"),
+        *(["each round"] if again else []),
+        *(["soak"] if soaked else []),
+    )
+    tones = tuple(VERDICTS[row.worst.verdict][0] for row in rows)
+    return Table(heads, tuple(_slo_cells(row, again, soaked) for row in rows), "SLOs", tones)
+
+
+def _slo_cells(row: SloRow, again: bool, soaked: bool) -> tuple[str, ...]:
+    worst, soak = row.worst, row.soak
+    each = ", ".join(metric_text(worst.metric, value) for value in row.values)
+    return (
+        *(verdict_word(worst), worst.expression, found_text(worst), margin_text(worst)),
+        *([each] if again else []),
+        *([NOTHING if soak is None else found_text(soak)] if soaked else []),
+    )
+
+
+def request_tables(ended: Ended) -> Iterator[Table | None]:
+    """What requests of each shape got, and the responses of decoupled models."""
+    yield _shapes([(of.config, own) for of in ended.requests for own in of.shapes])
+    yield _responses([(of.config, own) for of in ended.requests for own in of.responses])
+
+
+def _shapes(found: Sequence[tuple[str, ShapeFacts]]) -> Table | None:
+    """A row for each shape of each named config, equal shapes one below the other."""
+    known = any(own.batched_with is not None for _, own in found)
+    columns = [
+        {
+            "shape": of_stream(own.stream, own.shape),
+            **({"config": name} if name else {}),
+            "share": share_text(own.share),
+            "goodput": rate_text(own.goodput_infer_per_s),
+            "p50": latency_text(own.p50_latency_us),
+            "p99": latency_text(own.p99_latency_us),
+            "SLOs by itself": _unmet(own.slo),
+            **({"batched with": _batched_with(own)} if known else {}),
+        }
+        for name, own in found
+    ]
+    if not columns:
+        return None
+    order = [*dict.fromkeys(row["shape"] for row in columns)]
+    rows = sorted(columns, key=lambda row: order.index(row["shape"]))
+    caption = "By shape of request; an SLO is for all together"
+    return Table(tuple(rows[0]), tuple(tuple(row.values()) for row in rows), caption)
+
+
+def _batched_with(own: ShapeFacts) -> str:
+    return NOTHING if own.batched_with is None else " and ".join(own.batched_with) or "nothing"
+
+
+def _unmet(results: Sequence[SloResult]) -> str:
+    missed = [r for r in results if r.verdict is not Verdict.PASS]
+    return "; ".join(f"{r.expression} {verdict_text(r)}" for r in missed) or "all met"
+
+
+def _responses(found: Sequence[tuple[str, ResponseFacts]]) -> Table | None:
+    """A row for each stream of each named config, equal streams one below the other."""
+    if not found:
+        return None
+    until = " or ".join(sorted({own.latency_until for _, own in found}))
+    rows = sorted((_response_cells(name, own) for name, own in found), key=itemgetter(0))
+    heads = tuple(head for head, _ in rows[0])
+    cells = tuple(tuple(cell for _, cell in row) for row in rows)
+    return Table(heads, cells, f"Responses; a latency elsewhere is until {until}")
+
+
+def _response_cells(config: str, own: ResponseFacts) -> list[tuple[str, str]]:
+    """Its cells with their heads; a check has one config, which needs no name."""
+    figures = own.figures
+    return [
+        ("", own.stream or "all requests"),
+        *([("config", config)] if config else []),
+        ("first response, p50", latency_text(figures.p50_first_response_us)),
+        ("p99", latency_text(figures.p99_first_response_us)),
+        ("last response, p50", latency_text(figures.p50_last_response_us)),
+        ("p99", latency_text(figures.p99_last_response_us)),
+        ("responses a request", count_of(figures)),
+        ("not completed", f"{own.incomplete_count:,}"),
+        ("answered again", f"{own.doubled_count:,}"),
+    ]
