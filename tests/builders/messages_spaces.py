@@ -13,8 +13,9 @@ from builders.spaces import BATCH, BATCHING, CACHE, DELAY, INSTANCES, PREFERRED,
 from tuner.modelconfig.message import parse
 from tuner.space.build import build_space, refuse_empty, refuse_unmeasurable
 from tuner.space.candidate import split_args
-from tuner.space.draft import DraftedModel, draft_spec
+from tuner.space.draft import draft_spec
 from tuner.space.draft_instances import Machine
+from tuner.space.draft_space import DraftedModel
 
 ENGINE = (
     'name: "m" platform: "tensorrt_plan" max_batch_size: 8 '

@@ -23,7 +23,7 @@ from tuner.spec.paths import CONFIG_NAME, REPOSITORY
 if TYPE_CHECKING:
     from tuner.model_analyzer.yaml_file import Profile
     from tuner.modelconfig.files import ModelFiles
-    from tuner.space.draft import DraftedModel
+    from tuner.space.draft_space import DraftedModel
 
 #: The SLO of a draft, where nobody says one.
 EXAMPLE = "p99_latency <= 100ms"

@@ -22,8 +22,9 @@ from tuner.modelconfig.schema import ModelConfig
 from tuner.modelconfig.served import read_served
 from tuner.modelconfig.tree import locate
 from tuner.space.build import refuse_unmeasurable
-from tuner.space.draft import DraftedModel, draft_spec, why_unbatched
+from tuner.space.draft import draft_spec
 from tuner.space.draft_instances import Machine
+from tuner.space.draft_space import DraftedModel, why_unbatched
 from tuner.space.words import SHORT_NAMES
 from tuner.spec.paths import CONFIG_NAME
 from tuner.spec.units import count_text

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tuner.modelconfig.schema import enum_name
+from tuner.space.draft_text import Entry, Remark
 from tuner.spec.paths import INSTANCE_GROUP, INSTANCES
 from tuner.spec.units import count_text
 
@@ -25,8 +26,8 @@ class Machine:
     gpu_memory_bytes: int | None = None
 
 
-def instances(config: Any, machine: Machine) -> Iterator[str]:
-    """The lines on how many there may be, of each group."""
+def instances(config: Any, machine: Machine) -> Iterator[Entry | Remark]:
+    """How many there may be, of each group."""
     groups = list(config.instance_group)
     for index, group in enumerate(groups or [None]):
         on_gpu = _on_gpu(group, machine)
@@ -36,11 +37,13 @@ def instances(config: Any, machine: Machine) -> Iterator[str]:
         if group is not None and enum_name(group, "kind") == "KIND_MODEL":
             place = "KIND_MODEL: the model chooses its devices"
         most = max(most, group.count if group is not None else 1)  # it has today's
-        yield f"{path}: {{int: [1, {most}]}}     # {place}"
+        yield Entry(path, f"{{int: [1, {most}]}}", place)
         if on_gpu and not machine.gpus:
-            yield "# KIND_GPU needs a GPU and none is here: Triton will refuse to load the model."
+            yield Remark(
+                "KIND_GPU needs a GPU and none is here: Triton will refuse to load the model."
+            )
         elif on_gpu and machine.gpu_memory_bytes is not None:
-            yield f"# Each instance takes its part of {machine.gpu_memory_bytes >> 30} GiB."
+            yield Remark(f"Each instance takes its part of {machine.gpu_memory_bytes >> 30} GiB.")
 
 
 def any_on_gpu(config: Any, machine: Machine) -> bool:

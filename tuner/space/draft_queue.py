@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tuner.modelconfig.queues import IDLE_WAIT_US
+from tuner.space.draft_text import Entry, Remark
 from tuner.spec.paths import QUEUE_TIMEOUT
 from tuner.spec.slo import Slo
 
@@ -17,23 +18,40 @@ def longest_delay_us(slo: Slo) -> int:
     return max(200, min(MOST_DELAY_US, round(slo.bound / 2)))
 
 
+def delays(longest_us: int) -> str:
+    """The values of a delay, as YAML."""
+    return f"{{int: [50, {longest_us}], log: true, or: 0}}"
+
+
 def queue_timeout_us(slo: Slo) -> int:
     """Half of what an SLO on the latency allows; the rest is for the work itself."""
     return max(1, round(slo.bound / 2))
 
 
-def queue_lines(slo: Slo) -> Iterator[str]:
+def queue_lines(slo: Slo) -> Iterator[Entry | Remark]:
     """The line of the space, and what it does; none where its price is more than the SLO allows."""
     timeout_us = queue_timeout_us(slo)
     if timeout_us < IDLE_WAIT_US:
-        yield "# Queue timeouts, limits and priorities are left out: with any of them, requests may"
-        yield f"# wait {_IDLE_WAIT} at light load, more than half of this SLO."
+        yield Remark(
+            "Queue timeouts, limits and priorities are left out: with any of them, requests may"
+        )
+        yield Remark(f"wait {_IDLE_WAIT} at light load, more than half of this SLO.")
         return
-    yield "# Requests that come faster than they are served wait without end, until all are late."
-    yield f"# The last line refuses those that waited {timeout_us / 1e3:g} ms, half of the SLO, so"
-    yield "# that the others stay in time; the report tells what it did under an overload: keep it"
-    yield f"# only if it helped, since requests may then wait {_IDLE_WAIT}"
-    yield "# at light load. What is refused is an error: allow some, as error_rate <= 1%. With a"
-    yield "# queue delay it harms the batcher of servers older than core#509 (server#8870): search"
-    yield "# only one of the two there."
-    yield f"# {QUEUE_TIMEOUT}: {{choice: [{timeout_us}]}}"
+    yield Remark(
+        "Requests that come faster than they are served wait without end, until all are late."
+    )
+    yield Remark(
+        f"The last line refuses those that waited {timeout_us / 1e3:g} ms, half of the SLO, so"
+    )
+    yield Remark(
+        "that the others stay in time; the report tells what it did under an overload: keep it"
+    )
+    yield Remark(f"only if it helped, since requests may then wait {_IDLE_WAIT}")
+    yield Remark(
+        "at light load. What is refused is an error: allow some, as error_rate <= 1%. With a"
+    )
+    yield Remark(
+        "queue delay it harms the batcher of servers older than core#509 (server#8870): search"
+    )
+    yield Remark("only one of the two there.")
+    yield Entry(QUEUE_TIMEOUT, f"{{choice: [{timeout_us}]}}", mark="# ")

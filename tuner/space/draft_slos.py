@@ -6,9 +6,9 @@ import math
 from collections.abc import Iterator, Sequence
 
 from tuner.errors import SpecError
+from tuner.space.draft_text import Entry, Remark, item
 from tuner.spec.metrics import SLOW_PER_S, Until, easier_percentile
 from tuner.spec.slo import Slo
-from tuner.spec.yaml_tree import dump_item
 
 #: Where nobody says one: of a model that answers once, and of one that may answer many times.
 EXAMPLE, EXAMPLE_OF_MANY = "p99_latency <= 100ms", "p99_first_response <= 200ms"
@@ -33,21 +33,21 @@ def latency_bound(slos: Sequence[str]) -> Slo:
     return Slo.parse(slos_on_latency[0])
 
 
-def slo_lines(slos: Sequence[str], trial_s: float) -> Iterator[str]:
+def slo_lines(slos: Sequence[str], trial_s: float) -> Iterator[Entry | Remark]:
     """What is drafted below `slo:`, with what may be added.
 
     ``trial_s``: what the budget has for each trial, which must hold a measurement.
     """
-    yield from (f"  - {dump_item(slo)}" for slo in slos)
+    yield from map(item, slos)
     for slo in on_a_latency(slos)[:1]:
         yield from _cheaper(Slo.parse(slo), trial_s)
     if {Slo.parse(slo).metric.until for slo in slos} & {Until.FIRST}:
-        yield "  # and until all is answered: p99_last_response <= 2s"
+        yield Remark("and until all is answered: p99_last_response <= 2s")
     if not any(text.startswith("error_rate") for text in slos):
-        yield "  - error_rate <= 0%"
+        yield item("error_rate <= 0%")
 
 
-def _cheaper(slo: Slo, trial_s: float) -> Iterator[str]:
+def _cheaper(slo: Slo, trial_s: float) -> Iterator[Entry | Remark]:
     """The percentile that the budget can show of a slow model, to be written in its place."""
     easier = easier_percentile(slo.metric) if slo.metric.quantile is not None else None
     if easier is None:
@@ -56,4 +56,4 @@ def _cheaper(slo: Slo, trial_s: float) -> Iterator[str]:
     text = str(slo).replace(slo.metric.name, easier.name)
     why = f"instead, below {math.ceil(needed / trial_s)}/s: {less} requests, not {needed}"
     costs = f"at {SLOW_PER_S}/s in {less / SLOW_PER_S:.0f} s, not {needed / SLOW_PER_S:.0f} s"
-    yield f"  # - {dump_item(text)}     # {why}; {costs}"
+    yield item(text, f"{why}; {costs}", mark="# ")

@@ -1,17 +1,104 @@
-"""The parts of a drafted line: values and comments, each on one line, whatever is in them."""
+"""A draft as data, and the one place that writes it as YAML: entries, and remarks about them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import textwrap
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from tuner.plain import plain
 from tuner.spec.yaml_tree import dump_item
 
+#: No line with a remark is longer, in columns.
+WIDTH = 100
+#: Where remarks of a draft's sections begin; others begin so many columns behind their value.
+COLUMN, _GAP = 37, 5
 
-def remark(text: str) -> str:
-    """A comment: a line break in the name of a model or of its backend begins no line here."""
-    return f"# {plain(text)}"
+
+@dataclass(frozen=True)
+class Remark:
+    """A comment on lines of its own."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A key with its value, or with entries below.
+
+    Attributes:
+        key: `-` for an item of a list.
+        value: As YAML, on one line.
+        remark: Behind the value, or above where a line has no room for it.
+        column: Where the remark begins; 0: a gap behind the value.
+        mark: What makes a comment of the entry, for users to remove.
+    """
+
+    key: str
+    value: str = ""
+    remark: str = ""
+    below: tuple[Entry | Remark, ...] = ()
+    column: int = 0
+    mark: str = ""
+
+    @property
+    def text(self) -> str:
+        sign = "" if self.key == "-" else ":"
+        return f"{self.mark}{self.key}{sign} {self.value}".rstrip()
+
+
+Draft = Iterable[Entry | Remark]
+
+
+def remarks(*lines: str) -> list[Remark]:
+    """A comment of several lines, broken where the sentence says so."""
+    return [Remark(line) for line in lines]
+
+
+def item(value: Any, remark: str = "", mark: str = "") -> Entry:
+    """An item of a list."""
+    return Entry("-", flow(value), remark, mark=mark)
+
+
+def off(key: str, value: str, remark: str = "") -> Entry:
+    """An entry that is commented out, in a paragraph that says when to take it in."""
+    return Entry(key, value, remark, mark="#   ")
+
+
+def written(draft: Draft, indent: str = "") -> Iterator[str]:
+    """The lines of a draft. A line break in the name of a model begins no line."""
+    for part in draft:
+        if isinstance(part, Remark):
+            yield from _comment(part.text, indent)
+            continue
+        line = indent + part.text
+        column = max(part.column - len(line), 1) if part.column else _GAP
+        behind = f"{line}{' ' * column}# {plain(part.remark)}"
+        if not part.remark:
+            yield line
+        elif len(behind) <= WIDTH:
+            yield behind
+        else:
+            yield from _comment(f"{part.remark}:" if part.mark else part.remark, indent)
+            yield line
+        yield from written(part.below, indent + "  ")
+
+
+def _comment(text: str, indent: str) -> list[str]:
+    """As many lines as it takes; a word that is longer than a line stays whole."""
+    lead = indent + "# "
+    text = plain(text)
+    inset = " " * (len(text) - len(text.lstrip()))
+    return textwrap.wrap(
+        text,
+        WIDTH,
+        initial_indent=lead,
+        subsequent_indent=lead + inset,
+        drop_whitespace=True,
+        break_long_words=False,
+        break_on_hyphens=False,
+    ) or [lead.rstrip()]
 
 
 def flow(value: Any) -> str:

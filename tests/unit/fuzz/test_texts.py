@@ -21,8 +21,9 @@ from tuner.modelconfig.message import parse, to_load_json
 from tuner.prepare.job import job_from
 from tuner.run.plan import previews
 from tuner.search.estimate import estimate_run
-from tuner.space.draft import DraftedModel, draft_spec
+from tuner.space.draft import draft_spec
 from tuner.space.draft_instances import Machine
+from tuner.space.draft_space import DraftedModel
 from tuner.spec.load import effective_yaml, load_spec
 
 _IN_SPECS = (

@@ -20,8 +20,9 @@ from tuner.modelconfig.message import parse
 from tuner.modelconfig.path import FieldValue, in_order
 from tuner.modelconfig.schema import same_config
 from tuner.prepare.job import Job, draw_up, job_from
-from tuner.space.draft import DraftedModel, draft_spec
+from tuner.space.draft import draft_spec
 from tuner.space.draft_instances import Machine
+from tuner.space.draft_space import DraftedModel
 from tuner.spec.load import load_spec
 from tuner.writeback.plan import FilePlan, WritePlan, apply
 from tuner.writeback.rollback import rollback

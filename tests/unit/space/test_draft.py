@@ -17,8 +17,9 @@ from tuner.modelconfig.keys import unread_keys
 from tuner.modelconfig.message import parse
 from tuner.modelconfig.path import with_fields
 from tuner.space.build import build_space
-from tuner.space.draft import DraftedModel, draft_spec
+from tuner.space.draft import Given, draft_spec
 from tuner.space.draft_instances import Machine
+from tuner.space.draft_space import DraftedModel
 from tuner.space.experts import EXPERTS
 from tuner.space.space import Space
 from tuner.spec.load import load_spec
@@ -312,6 +313,21 @@ def test_a_shipped_spec_offers_what_drafts_do() -> None:
         drafts = [draft_spec({"m": part}, machine, "models") for machine in PLACES.values()]
         offered = {line for draft in drafts for line in OFFERED.findall(draft)}
         assert offered <= set(OFFERED.findall(shipped))
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("backend", EXPERTS)
+def test_no_comment_is_longer_than_100_columns(backend: str, place: str) -> None:
+    part = DraftedModel(parse(f'backend: "{backend}" max_batch_size: 32' + IO.replace("4", "-1")),
+                        unnamed=("1/model.py:7 " + "and others " * 20,))  # fmt: skip
+    long = "a backend of the model is not there, " * 8
+    left = (f"  flag: {long}", "x" * 120)
+    given = Given("tune init m", ("p99_latency <= 40ms",), left=left)
+    for more in ({"why": long}, {"given": given}):
+        text = draft_spec({"m": part}, PLACES[place], "models", **more)  # type: ignore[arg-type]
+        lines = [line for line in text.splitlines() if len(line) > 100 and "x" * 120 not in line]
+        assert [line for line in lines if not OFFERED.match(line.replace("      #", "  #"))] == []
+        assert yaml.safe_load(text)["models"]["m"]["space"]
 
 
 @pytest.mark.parametrize(("place", "told"), [("cpu", True), ("gpu", False)])

@@ -17,8 +17,9 @@ from tuner.modelconfig.path import get
 from tuner.prepare.job import Request, prepare
 from tuner.prepare.tools import choose_generator, client_notes
 from tuner.space.build import build_space
-from tuner.space.draft import DraftedModel, draft_spec
+from tuner.space.draft import draft_spec
 from tuner.space.draft_instances import Machine
+from tuner.space.draft_space import DraftedModel
 from tuner.space.space import Space
 from tuner.spec.load import load_spec
 from tuner.spec.paths import (

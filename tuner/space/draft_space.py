@@ -1,0 +1,184 @@
+"""What `tune init` drafts to be searched of one model."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from tuner.modelconfig.base import turns_on_batching
+from tuner.modelconfig.traps import fixed_batch
+from tuner.space.draft_instances import Machine, any_on_gpu, instances
+from tuner.space.draft_queue import delays, longest_delay_us, queue_lines
+from tuner.space.draft_sequences import sequence_space_lines
+from tuner.space.draft_text import Entry, Remark, flow, off, remarks
+from tuner.space.experts import EXPERTS, UNKNOWN, Expert
+from tuner.space.sequences import takes_sequences
+from tuner.spec.paths import DELAY, DYNAMIC_BATCHING, MAX_BATCH_SIZE
+from tuner.spec.slo import Slo
+
+
+@dataclass(frozen=True)
+class DraftedModel:
+    """The drafted model, or one that is served with it: a step of it, or one that its code calls.
+
+    Attributes:
+        completes: The server may complete the config when it loads the model.
+        calls: Models that its code names.
+        unnamed: Where in its code it calls others, by names that are made at run time.
+        least_batch: The batches it must take at the least, for its own warm-up samples and the
+            ensembles it is a step of.
+        why_least: A remark where that is for a warm-up sample.
+        rows: Of a request.
+        threads: A remark for each runtime whose threads its code leaves open; for CPUs.
+        variables: What limits these in the server's environment.
+        versions: Numbers of the version directories that there are.
+    """
+
+    config: Any
+    completes: bool = False
+    calls: tuple[str, ...] = ()
+    unnamed: tuple[str, ...] = ()
+    least_batch: int = 0
+    why_least: str = ""
+    rows: int = 1
+    threads: tuple[str, ...] = ()
+    variables: tuple[str, ...] = ()
+    versions: tuple[int, ...] = ()
+
+    def fills(self, largest: int) -> bool:
+        """Whether no two requests fit into a batch of the largest size."""
+        return 1 < self.rows <= largest < 2 * self.rows
+
+
+def space_of(
+    part: DraftedModel,
+    machine: Machine,
+    slo: Slo,
+    known: Mapping[str, Mapping[str, Any]],
+    *,
+    alone: bool,
+) -> Iterator[Entry | Remark]:
+    """Beside what is ``known``; of several, not ``alone``, finer fields would make it too large."""
+    config, expert = part.config, EXPERTS.get(part.config.backend, UNKNOWN)
+    yield from map(Remark, expert.remarks)
+    on_gpu = any_on_gpu(config, machine)
+    yield from () if on_gpu else map(Remark, part.threads)
+    most = math.inf if on_gpu else max(machine.cores, 2)
+    for path, values in (expert.on_gpu if on_gpu else expert.on_cpu).items():
+        yield _choice(path, values, most)
+    yield from instances(config, machine)
+    fixed = next(fixed_batch(config), None)
+    if fixed is not None:
+        yield from remarks(
+            f"{fixed[1]}, so sizes are not searched.",
+            f"To batch, {fixed[2]}.",
+        )
+    elif why := why_unbatched(config, completes=part.completes):
+        yield Remark(f"{why}.")
+        yield Remark(
+            "If the model can batch, say so in config.pbtxt and draft again: it gains most."
+        )
+    elif config.max_batch_size:
+        yield from _batching(part, expert, slo, known, alone=alone)
+    else:
+        yield from _completed_batching(expert.sizes if alone else (), slo)
+    yield from _variants(part.versions)
+    if rare := (expert.rare_on_gpu if on_gpu else expert.rare_on_cpu) if alone else {}:
+        yield Remark("Few models gain from these:")
+        for path, given in rare.items():
+            yield replace(_choice(path, given.values, most), remark=given.why, mark="#   ")
+
+
+def _choice(path: str, values: Sequence[Any], most: float) -> Entry:
+    fit = [value for value in values if not str(value).isdecimal() or int(value) <= most]
+    return Entry(path, flow({"choice": fit}))
+
+
+def why_unbatched(config: Any, *, completes: bool) -> str:
+    """Why nothing about a model's batches is searched; empty where it is."""
+    if config.max_batch_size > 1 or (completes and not config.max_batch_size):
+        return ""
+    return f"max_batch_size is {config.max_batch_size}: Triton sends requests one by one"
+
+
+def _completed_batching(sizes: tuple[int, ...], slo: Slo) -> Iterator[Entry | Remark]:
+    yield Remark(
+        "config.pbtxt leaves max_batch_size to the server, which completes it when it loads the"
+    )
+    yield Remark("model. A run asks it first, and searches this only where the model batches:")
+    yield Entry(DELAY, delays(longest_delay_us(slo)))
+    if sizes:
+        default = f"the server's default is {sizes[0]}"
+        yield Entry(MAX_BATCH_SIZE, flow({"choice": sizes}), default)
+    else:
+        yield Remark("Smaller batches than the model's largest, where that is known:")
+        yield off(MAX_BATCH_SIZE, "{choice: [4, 8]}")
+
+
+def _batching(
+    part: DraftedModel,
+    expert: Expert,
+    slo: Slo,
+    known: Mapping[str, Mapping[str, Any]],
+    *,
+    alone: bool,
+) -> Iterator[Entry | Remark]:
+    config, delay = part.config, longest_delay_us(slo)
+    largest = config.max_batch_size
+    above = (2 * largest,) if expert.larger and alone and not known else ()
+    drafted = (largest // 4, largest // 2, largest, *above)
+    sizes = [s for s in known.get(MAX_BATCH_SIZE, {}).get("choice", drafted) if s > 1]
+    taken = [size for size in sizes if size >= part.least_batch]
+    rows = f"No smaller size: a request has {part.rows} rows (batch_size)." * (part.rows > 1)
+    if taken != sizes and (why := part.why_least or rows):
+        yield Remark(why)
+    if taken:
+        yield Entry(MAX_BATCH_SIZE, flow({"choice": taken}), f"{largest} in config.pbtxt")
+    if takes_sequences(config):
+        yield from sequence_space_lines(largest, delay)
+        return
+    if part.fills(max(taken, default=largest)):
+        yield Remark(
+            f"A request has {part.rows} rows and fills a batch: no delay and no preferred size"
+        )
+        yield Remark("changes anything. Send fewer rows, or raise max_batch_size, to search these.")
+        return
+    yield from _forming(part, expert, sizes, slo, alone=alone)
+
+
+def _forming(
+    part: DraftedModel, expert: Expert, sizes: Sequence[int], slo: Slo, *, alone: bool
+) -> Iterator[Entry | Remark]:
+    """What puts requests together."""
+    config = part.config
+    if config.HasField("dynamic_batching"):
+        yield Remark("Naming a field of dynamic_batching keeps it on. To search that too, add")
+        yield off(DYNAMIC_BATCHING, "{choice: [off, on]}")
+    elif expert.batches:
+        by_itself = part.completes and turns_on_batching(config.backend, config)
+        now = "the server turns it on by itself" if by_itself else "off in config.pbtxt"
+        yield Entry(DYNAMIC_BATCHING, "{choice: [off, on]}", now)
+    if alone:
+        yield Remark(
+            "The config as it is now is always measured too; a run ends where it cannot be."
+        )
+    yield Entry(DELAY, delays(longest_delay_us(slo)))
+    if alone and expert.preferred:
+        preferred = {"subsets": sizes, "at_most": 1, "or": "unset"}
+        yield Entry("dynamic_batching.preferred_batch_size", flow(preferred))
+    if alone and expert.batches:
+        yield from queue_lines(slo)
+
+
+def _variants(versions: tuple[int, ...]) -> Iterator[Entry | Remark]:
+    """What makes several versions values of the search; nothing for a single one."""
+    if len(versions) > 1:
+        yield Remark(
+            "Variants, such as half precision, may be a value: versions that are served, their"
+        )
+        yield Remark(
+            "answers compared within confirm.tolerance, or of an output confirm.tolerances:"
+        )
+        yield off("version_policy.specific.versions", flow({"choice": [[n] for n in versions]}))
