@@ -280,7 +280,8 @@ def soak_of(
     window = window_of(spec, load, rate_per_s)
     level = load.level if load.arrivals.open_loop else rate_per_s
     soak_s = float(spec.confirm.soak)
-    return _longest(
+    soak = _longest(
         soak_for(window, _shares_of(window.bounds, stream), rate, soak_s, least_s)
         for stream, rate in spec.rates(level).items()
     )
+    return replace(soak, ends_early=EarlyEnd.LATE)

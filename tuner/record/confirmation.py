@@ -139,7 +139,7 @@ class Soaked(Facts):
 
 @dataclass(frozen=True)
 class Soak(Facts):
-    """The soaks of one config, in the order they were made.
+    """The soaks of one config, in the order they were made; one that held is the last.
 
     Attributes:
         why_unknown: Why there is none that tells whether the claim holds; None where one does.

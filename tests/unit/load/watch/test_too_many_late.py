@@ -123,6 +123,20 @@ def test_a_long_window_with_four_of_ten_late_ends_once_it_holds_twenty_answers()
     check_decided(latencies_us, {"": due_s}, left, WINDOW)
 
 
+def test_window_without_stalls_ends_once_twice_as_many_are_late() -> None:
+    """What a stall of the machine made late is left out in the end."""
+    due_s, takes_s = drawn(0.04, seed=1)
+    allowed = 0.01 * ((due_s >= WINDOW.warmup_s) & (due_s < WINDOW.span_s[1])).sum()
+    quiet_only = replace(WINDOW, quiet_only=True)
+    plain_s, quiet_s = (
+        EmulatedClient({"": due_s}, {"": takes_s}).ended_at_s(w) for w in (WINDOW, quiet_only)
+    )
+    assert plain_s is not None
+    assert quiet_s is not None
+    late_s = late_ones_s(due_s, takes_s)
+    assert (late_s < plain_s).sum() < 2.0 * allowed < (late_s < quiet_s).sum()
+
+
 def test_load_that_passes_or_fails_only_at_the_end_is_measured_completely() -> None:
     due_s, takes_s = drawn(0.0, seed=1)
     assert EmulatedClient({"": due_s}, {"": takes_s}).ended_at_s(WINDOW) is None
