@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass
+from statistics import fmean
 from typing import ClassVar
 
 import numpy as np
@@ -55,8 +56,9 @@ _OWN, _OWN_COUNT = 0.05, 2
 #: How much of a candidate's individual error is its own, and not luck of the measurement: as long
 #: as none is measured twice, nothing distinguishes the two.
 LASTS = 0.5
-#: Expected gains (logarithms) that came true before any was tried: what later ones are added to.
-GAINS = 0.1
+#: Before any expected gain was tried, so much of them (logarithms) counts as having come true, or
+#: so many of the size of those that were tried: one wide prediction that failed tells little.
+GAINS, TRIED = 0.1, 1.5
 #: Half width of a 90 % interval in standard deviations.
 _Z90 = 1.645
 #: Good trials whose neighbours are looked at in a large space.
@@ -253,18 +255,20 @@ def came_true(aim: Aim, history: Sequence[Trial]) -> float:
     The largest of many expected gains is expected too high; how much shows in what came of those
     that were tried.
     """
-    best, expected, came = -math.inf, GAINS, GAINS
+    best, expected, came = -math.inf, list[float](), 0.0
     for trial in history:
         measured = aim.measured(trial)
         if trial.predicted is not None and math.isfinite(best):
             ends = [aim.worth(s) for s in (trial.predicted.low, trial.predicted.high)]
             deviation = max(abs(ends[1] - ends[0]) / (2.0 * _Z90), 1e-6)
             ahead = aim.worth(trial.predicted.value) - best
-            expected += math.exp(log_expected_gain(np.array([ahead]), np.array([deviation]))[0])
+            gain = log_expected_gain(np.array([ahead]), np.array([deviation]))[0]
+            expected.append(math.exp(gain))
             came += max(0.0 if measured is None else measured - best, 0.0)
         if measured is not None:
             best = max(best, measured)
-    return min(came / expected, 1.0)
+    before = max(GAINS, TRIED * fmean(expected or [0.0]))
+    return min((before + came) / (before + sum(expected)), 1.0)
 
 
 def own_error(surprises: Sequence[float]) -> float:
