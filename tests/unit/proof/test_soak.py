@@ -559,8 +559,8 @@ def test_memory_that_grows_through_the_soak_of_the_winner_is_in_the_verdict() ->
 
     verdict = prove(Leaking(spec_of(), {CURRENT: 500.0, OTHER: 1000.0}))
     assert verdict.status is Status.IMPROVED
-    assert ReasonKind.MEMORY_GROWS in [reason.kind for reason in verdict.reasons]
-    assert any("confirm.soak" in advice for advice in remedies(verdict.reasons))
+    assert ReasonKind.MEMORY_GROWS in [reason.kind for reason in verdict.why]
+    assert any("confirm.soak" in advice for advice in remedies(verdict.why))
 
 
 def test_a_stop_in_the_soak_ends_the_proof() -> None:
