@@ -162,14 +162,14 @@ def _known(measured: Sequence[Facts], part: str, name: str) -> list[float]:
     return [m[part][name] for m in measured if m[part].get(name) is not None]
 
 
-def _own(side: Facts) -> Facts:
+def _fields(side: Facts) -> Facts:
     """The fields of the one model."""
     return next(iter(side["candidate"]["models"].values()), {})
 
 
 def _fields(side: Facts) -> str:
     """Only what is set: ``instances 2, max batch 32``."""
-    short = {k.rpartition(".")[2]: v for k, v in _own(side).items() if v not in (None, False)}
+    short = {k.rpartition(".")[2]: v for k, v in _fields(side).items() if v not in (None, False)}
     told = [*(f"{k} {v}" for k, v in short.items()), *side["candidate"]["server_args"]]
     return ", ".join(told) or "as it was"
 
@@ -267,7 +267,7 @@ def _count_text(figures: Figures) -> str | None:
     each = per_instance_mib(figures.memory(BERT))
     if run is None or run.result["winner"] is None:
         return None
-    count = _own(run.result["winner"]).get("instance_group.count")
+    count = _fields(run.result["winner"]).get("instance_group.count")
     best = f"best: {'1, as it was' if count is None else count}"
     if not each or not total:
         return best

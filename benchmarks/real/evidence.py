@@ -79,7 +79,7 @@ class Tuned:
     soak: Soak | None = None
 
 
-def tune_whole(directory: Path, model: str, number: int) -> Tuned:
+def tune_completely(directory: Path, model: str, number: int) -> Tuned:
     """A run with its plan, in a directory of its own, which stays; the soak comes after."""
     place = place_of(directory, model, number)
     if (place / DONE).exists():
@@ -211,7 +211,7 @@ def measure(directory: Path, model: str, number: int) -> None:
     """Adds the line of a run, unless it is there."""
     if any((run["model"], run["number"]) == (model, number) for run in kept(directory)):
         return
-    tuned = tune_whole(directory, model, number)
+    tuned = tune_completely(directory, model, number)
     tuned = replace(tuned, soak=soak(directory, tuned))
     with (directory / RESULTS).open("a") as file:
         file.write(f"{json.dumps(asdict(tuned))}\n")

@@ -176,7 +176,9 @@ def recorded(bench: Bench, grid: Grid, candidate: Candidate, number: int) -> Rec
             start = guess(candidate, grid.firsts)
             if start is None or attempt:
                 start = first_level(bench, job.plan, next(seeds)).level
-            points = (found_again if number else found_first)(bench, job, BEGIN * start, seeds)
+            points = (evaluate_again if number else bracket_capacity)(
+                bench, job, BEGIN * start, seeds
+            )
         except TrialError as error:
             print(f"failed: {error.message}", flush=True)
             bench.lost(error.reason)
@@ -187,7 +189,7 @@ def recorded(bench: Bench, grid: Grid, candidate: Candidate, number: int) -> Rec
     return None
 
 
-def found_first(bench: Bench, job: Job, start: float, seeds: Iterator[int]) -> list[Point]:
+def bracket_capacity(bench: Bench, job: Job, start: float, seeds: Iterator[int]) -> list[Point]:
     """Loads on both sides of the capacity, close enough to interpolate."""
     levels, points = job.plan.levels, [bench.measure(job.plan.levels.nearest(start), next(seeds))]
     while len(points) < MOST_LOADS and (load := next_load(points)) is not None:
@@ -200,7 +202,7 @@ def found_first(bench: Bench, job: Job, start: float, seeds: Iterator[int]) -> l
     return points
 
 
-def found_again(bench: Bench, job: Job, start: float, seeds: Iterator[int]) -> list[Point]:
+def evaluate_again(bench: Bench, job: Job, start: float, seeds: Iterator[int]) -> list[Point]:
     """As a trial of a run finds it."""
     objective, level = job.spec.objective, job.plan.levels.nearest(start)
     return [*evaluate(lambda n: bench.measure(n, next(seeds)), objective, job.plan, level).points]

@@ -305,16 +305,16 @@ class RecordedBench:
         return SimpleNamespace(kind=DeploymentKind.RELOAD)
 
     def measure(self, level: float, seed: int, least_s: float = 0.0) -> Point:
-        found = self._found(level, seed)
+        found = self._measured(level, seed)
         if self._window is not None:
             self.seconds += self._lasts_s(found, self._window(found.load))
         return judge_point(self._slos, found)
 
     def once(self, level: float, seed: int, window: Window) -> Point:
         self.seconds += window.total_s
-        return judge_point(self._slos, self._found(level, seed))
+        return judge_point(self._slos, self._measured(level, seed))
 
-    def _found(self, level: float, seed: int) -> Measurement:
+    def _measured(self, level: float, seed: int) -> Measurement:
         assert self._curve is not None
         found = self._curve.at(level)
         if self._world.noises:

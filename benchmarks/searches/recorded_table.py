@@ -169,13 +169,13 @@ def _packed(growing: Path) -> Path:
 
 def _plain(measurement: Measurement) -> dict[str, Any]:
     """The fields that differ from their defaults, of each stream too."""
-    kept = _told(measurement.to_json())
+    kept = _compact(measurement.to_json())
     if measurement.streams:
-        kept["streams"] = {name: _told(data) for name, data in kept["streams"].items()}
+        kept["streams"] = {name: _compact(data) for name, data in kept["streams"].items()}
     return {k: _rounded(v) for k, v in kept.items()}
 
 
-def _told(data: Mapping[str, Any]) -> dict[str, Any]:
+def _compact(data: Mapping[str, Any]) -> dict[str, Any]:
     kept = {k: v for k, v in data.items() if k not in _LEFT_OUT and v != _DEFAULTS.get(k, [])}
     kept["host"] = {k: v for k, v in data["host"].items() if v is not None}
     kept["server"] = data["server"]
@@ -183,12 +183,12 @@ def _told(data: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _measurement(data: Mapping[str, Any], cores: int | None) -> Measurement:
-    return Measurement.from_json(with_data(_whole(data, cores)))
+    return Measurement.from_json(with_data(_expanded(data, cores)))
 
 
-def _whole(data: Mapping[str, Any], cores: int | None) -> dict[str, Any]:
+def _expanded(data: Mapping[str, Any], cores: int | None) -> dict[str, Any]:
     host = {"cores": cores, **data["host"]}
-    streams = {name: _whole(own, cores) for name, own in data.get("streams", {}).items()}
+    streams = {name: _expanded(own, cores) for name, own in data.get("streams", {}).items()}
     kept = {k: v for k, v in data.items() if k != "source"}  # only ever that of each request
     return {"command": (), **kept, "host": host, "streams": streams}
 

@@ -94,7 +94,7 @@ def ours(target: LoadTarget, shape: str, rate: float) -> str:
         await calls.close()
         answered = int((answers.answered_ns > 0).sum())
         late_ns = np.percentile(answers.sent_ns - answers.sent_ns[0] - due * 1e9 + due[0] * 1e9, 99)
-        return told(spent_s / max(answered, 1)) + f", 1% sent {late_ns / 1e6:.1f} ms late"
+        return cost_text(spent_s / max(answered, 1)) + f", 1% sent {late_ns / 1e6:.1f} ms late"
 
     with asyncio.Runner(loop_factory=precise_loop) as runner:
         return runner.run(run())
@@ -118,10 +118,10 @@ def theirs(target: LoadTarget, rate: float, control: Control, directory: Path) -
         generator = streams_load(workload, streams, ["answers"], site)
         short_s, _ = spent_s(SHORT_S)
         long_s, late = spent_s(LONG_S)
-    return told((long_s - short_s) / (rate * (LONG_S - SHORT_S))) + late
+    return cost_text((long_s - short_s) / (rate * (LONG_S - SHORT_S))) + late
 
 
-def told(each_s: float) -> str:
+def cost_text(each_s: float) -> str:
     return f"{each_s * 1e6:5.0f} us a request, {1.0 / each_s:6,.0f}/s on one core"
 
 

@@ -44,7 +44,7 @@ WEATHER = 0.001
 
 
 @dataclass(frozen=True)
-class Asked:
+class MeasuredLoad:
     """One measurement that was asked for, with the server it was made on (counted from 1)."""
 
     candidate: Candidate
@@ -99,13 +99,13 @@ class EmulatedBench:
         self.answer: Mapping[Candidate, float] = {}
         self.candidate = candidate_of({})
         self.serves = 0.0
-        self.asked: list[Asked] = []
-        self.idle: list[Asked] = []
+        self.asked: list[MeasuredLoad] = []
+        self.idle: list[MeasuredLoad] = []
         self.deployed: list[tuple[Candidate, bool]] = []
         self.in_production: list[Candidate] = []
         self.looks: list[tuple[int, int]] = []
-        self.overloads: list[Asked] = []
-        self.soaks: list[Asked] = []
+        self.overloads: list[MeasuredLoad] = []
+        self.soaks: list[MeasuredLoad] = []
         self.given_up: list[str] = []
 
     batch_calls: tuple[BatchCall, ...] = ()
@@ -128,7 +128,7 @@ class EmulatedBench:
         return SimpleNamespace(kind=DeploymentKind.RELOAD if fresh else DeploymentKind.IN_PLACE)
 
     def measure(self, level: float, seed: int, least_s: float = 0.0) -> Point:
-        self.asked.append(self._asked(level, seed))
+        self.asked.append(self._load(level, seed))
         if level > self.sends:
             error = ClientLimitError(f"could not keep up with {level:g}/s", "", self.sends)
             self.sendable.fell_behind(error, level)
@@ -137,7 +137,7 @@ class EmulatedBench:
         return judge_point(self.slos, replace(self.reading(level, seed), seed=seed))
 
     def soak(self, level: float, seed: int, least_s: float = 0.0) -> Point:
-        self.soaks.append(self._asked(level, seed))
+        self.soaks.append(self._load(level, seed))
         reading = self.reading(level / self.lasting, seed)
         load = replace(reading.load, level=level)
         served = min(level, reading.throughput_infer_per_s * self.lasting)
@@ -147,7 +147,7 @@ class EmulatedBench:
         return judge_point(self.slos, replace(reading, seed=seed))
 
     def once(self, level: float, seed: int, window: Window) -> Point:
-        self.idle.append(self._asked(level, seed))
+        self.idle.append(self._load(level, seed))
         found = self.reading(level / self.lasting, seed)
         found = replace(found, load=replace(found.load, level=level))
         return judge_point(self.slos, replace(found, seed=seed, duration_s=window.duration_s))
@@ -177,7 +177,7 @@ class EmulatedBench:
         return replace(synthetic_server(rate, rate), load=load, throughput_infer_per_s=rate)
 
     def overload(self, capacity: float, slo: Slo, seed: int) -> Overload:
-        self.overloads.append(self._asked(capacity, seed))
+        self.overloads.append(self._load(capacity, seed))
         return an_overload(capacity, slo)
 
     def answers(self) -> Mapping[str, ConfigAnswers]:
@@ -202,8 +202,8 @@ class EmulatedBench:
     def seeds(self) -> list[int]:
         return [a.seed for a in self.asked]
 
-    def _asked(self, level: float, seed: int) -> Asked:
-        return Asked(self.candidate, level, seed, len(self.deployed))
+    def _load(self, level: float, seed: int) -> MeasuredLoad:
+        return MeasuredLoad(self.candidate, level, seed, len(self.deployed))
 
 
 def a_session(

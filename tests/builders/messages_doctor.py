@@ -40,11 +40,11 @@ def put_server(patch: Patch, version: str) -> None:
     """A tritonserver and a perf_analyzer of a version, both made up."""
 
     @contextmanager
-    def found(*_: object) -> Iterator[Installation]:
+    def installed(*_: object) -> Iterator[Installation]:
         yield Installation(Path("/t"), version, Origin.PATH, {})
 
     for program in ("tritonserver", "perf_analyzer"):
-        patch.setattr(binaries, program, found)
+        patch.setattr(binaries, program, installed)
     patch.setattr("tuner.triton.doctor.free_ports", lambda _: nullcontext((1, 2, 3)))
 
 

@@ -91,7 +91,7 @@ def refused() -> dict[str, Case]:
     def steps(**models: str) -> Case:
         return made(ONE_SPEC, **{"e": ENSEMBLE, "one": MODEL, "two": TWO, **models})
 
-    def asked(model: str, levels: int) -> Case:
+    def prioritized(model: str, levels: int) -> Case:
         one = MODEL + LEVELS.format(n=levels) if levels else MODEL
         return made(PRIORITIES % ("", model, model), e=ENSEMBLE, one=one, two=TWO)
 
@@ -119,10 +119,10 @@ def refused() -> dict[str, Case]:
         "a step that is the ensemble": steps(e=ENSEMBLE.replace('"two"', '"e"')),
         "a step with a word that is none": steps(one=MODEL + "nonsense: 1"),
         "an ensemble's own instances": made(NLP),
-        "priorities for a model without": asked("one", 0),
-        "priorities for a model with one": asked("one", 1),
-        "priorities for an ensemble whose steps have none": asked("e", 0),
-        "priorities for an ensemble of which a step has one": asked("e", 1),
+        "priorities for a model without": prioritized("one", 0),
+        "priorities for a model with one": prioritized("one", 1),
+        "priorities for an ensemble whose steps have none": prioritized("e", 0),
+        "priorities for an ensemble of which a step has one": prioritized("e", 1),
         "a latency of a decoupled model": speech("p99_latency <= 1s"),
         "a latency of a decoupled model to minimise": speech(
             "p99_last_response <= 1s", "minimize avg_latency at 20/s"

@@ -108,7 +108,7 @@ GIB = 1 << 30
 def fits() -> dict[str, Case]:
     """Why a config of more instances is not tried, by the memory that one took."""
 
-    def asked(instances: int, **memory: Memory) -> Case:
+    def memory_of(instances: int, **memory: Memory) -> Case:
         used = {name.replace("_", " "): taken for name, taken in memory.items()}
         one, more = (candidate_of({INSTANCES: n, BATCH: 8}) for n in (1, instances))
         history = [Trial(0, one, TrialState.MEASURED, memory=used)]
@@ -116,13 +116,13 @@ def fits() -> dict[str, Case]:
         return lambda _: said.removeprefix("not loaded: it ") or "None"
 
     return {
-        "the memory of a GPU": asked(4, memory_of_GPU0=Memory(4 * GIB, 0, 16 * GIB)),
-        "the memory of a GPU that a neighbour uses": asked(
+        "the memory of a GPU": memory_of(4, memory_of_GPU0=Memory(4 * GIB, 0, 16 * GIB)),
+        "the memory of a GPU that a neighbour uses": memory_of(
             3, memory_of_GPU8=Memory(2 * GIB, 13 * GIB, 16 * GIB)
         ),
-        "the machine's memory": asked(60, **{MACHINE: Memory(GIB, 0, 64 * GIB)}),
-        "shared memory": asked(60, **{SHM: Memory(1 << 20, 0, 64 << 20)}),
-        "it fits": asked(2, memory_of_GPU0=Memory(4 * GIB, 0, 16 * GIB)),
+        "the machine's memory": memory_of(60, **{MACHINE: Memory(GIB, 0, 64 * GIB)}),
+        "shared memory": memory_of(60, **{SHM: Memory(1 << 20, 0, 64 << 20)}),
+        "it fits": memory_of(2, memory_of_GPU0=Memory(4 * GIB, 0, 16 * GIB)),
     }
 
 
@@ -178,7 +178,7 @@ def no_baseline(here: Path, key: Key, *, any_machine: bool = False) -> str:
 def no_baselines() -> dict[str, Case]:
     """Why a check has no accepted result to be compared with."""
 
-    def found(key: Key, *, any_machine: bool = False) -> Case:
+    def baseline(key: Key, *, any_machine: bool = False) -> Case:
         def case(here: Path) -> str:
             write_baseline(here, BASELINE)
             return no_baseline(here, key, any_machine=any_machine)
@@ -195,9 +195,9 @@ def no_baselines() -> dict[str, Case]:
 
     return {
         "there is none": lambda here: no_baseline(here, KEY),
-        "it is of another model": found(replace(KEY, model="m-2")),
-        "it is of another machine": found(replace(KEY, machine="b" * 16)),
-        "it is of another question": found(
+        "it is of another model": baseline(replace(KEY, model="m-2")),
+        "it is of another machine": baseline(replace(KEY, machine="b" * 16)),
+        "it is of another question": baseline(
             replace(KEY, question={**KEY.question, "slo": "other"}), any_machine=True
         ),
         "a value has another type": holding(lambda text: text.replace("96.0", '"a lot"')),

@@ -299,7 +299,7 @@ ASKED = {
 def compared() -> dict[str, Case]:
     """How a server differs from what it was asked for, and a copy of a model from another."""
 
-    def asked(path: str, text: str) -> Case:
+    def difference(path: str, text: str) -> Case:
         return lambda _: base.differences(config(text), config(REPORTED), [path])
 
     def copies(there: Mapping[str, str], here: Mapping[str, str]) -> Case:
@@ -324,7 +324,7 @@ def compared() -> dict[str, Case]:
     there = {"1/model.onnx": "weights", "1/env": "x", "labels.txt": "cat"}
     here = {"1/model.onnx": "Weights", "1/env": "x", "2/model.onnx": "weights"}
     return {
-        **{f"{path} of a server": asked(path, text) for path, text in ASKED.items()},
+        **{f"{path} of a server": difference(path, text) for path, text in ASKED.items()},
         "files of a model": copies(there, here),
         "many files": copies({f"{number}": "" for number in range(8)}, {}),
         "more files than are compared": too_many,

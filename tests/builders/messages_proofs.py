@@ -233,7 +233,7 @@ def noted() -> dict[str, Case]:
         prove(bench_of(500.0, 1000.0), events=watching)
         return [*watching.phases, *dict.fromkeys(watching.rounds), *watching.notes]
 
-    def not_asked(_: object) -> list[str]:
+    def without_capacity(_: object) -> list[str]:
         bench = Waiting(spec_of(), {QUICK: 500.0})
         trials, watching = trials_of(bench, QUICK), Watching()
         bench.capacity = {}
@@ -269,7 +269,7 @@ def noted() -> dict[str, Case]:
     memory = spec_of(objective="minimize gpu_memory at 300/s")
     return {
         "a proof": watched,
-        "the current config cannot be asked for a lone request": not_asked,
+        "the current config cannot be asked for a lone request": without_capacity,
         "it had no time to undo changes": reasons(hasty, *searched(hasty, CURRENT, both)),
         "a finalist misses when it is measured again": reasons(
             bench_of(100.0, 0.5, 200.0), *as_it_was

@@ -59,7 +59,7 @@ def case(
 
 
 @pytest.fixture(scope="module")
-def found(case: Case) -> Measurement:
+def measured(case: Case) -> Measurement:
     """What `OPEN` showed."""
     return case.generator.measure(OPEN, WINDOW, seed=1)
 

@@ -30,7 +30,7 @@ SHOWING = [name for name in UIS if name != "none"]
 Printed = pytest.CaptureFixture[str]
 
 
-def shown(captured: Printed) -> str:
+def printed(captured: Printed) -> str:
     """All that was printed, in words: JSON's escapes are undone."""
     out, err = captured.readouterr()
     texts = [json.dumps(json.loads(line), ensure_ascii=False) for line in out.splitlines()]
@@ -80,17 +80,17 @@ def test_every_event_is_taken(name: str) -> None:
     "fact",
     ["results/r", "instances 2", "900", "no GPU", "something worth a line"],
 )
-def test_what_a_user_looks_for_is_shown(name: str, fact: str, capsys: Printed) -> None:
+def test_every_fact_a_user_needs_is_printed(name: str, fact: str, capsys: Printed) -> None:
     with UIS[name](0).run() as events:
         tell_a_run(events)
-    assert fact in shown(capsys)
+    assert fact in printed(capsys)
 
 
 @pytest.mark.parametrize("name", SHOWING)
-def test_rounds_of_a_check_are_shown(name: str, capsys: Printed) -> None:
+def test_rounds_of_a_check_are_printed(name: str, capsys: Printed) -> None:
     with UIS[name](0).run() as events:
         before_anything(events)
-    assert "round 1" in shown(capsys)
+    assert "round 1" in printed(capsys)
 
 
 @pytest.mark.parametrize("name", UIS)
@@ -136,14 +136,14 @@ def test_an_error_passes_through(name: str, capsys: Printed) -> None:
 
 
 @pytest.mark.parametrize("name", SHOWING)
-def test_runs_side_by_side_are_told_apart_until_they_end(name: str, capsys: Printed) -> None:
+def test_runs_side_by_side_are_distinguished_until_they_end(name: str, capsys: Printed) -> None:
     with UIS[name](0).runs() as view:
         for model in ("toy", "other"):
             view(model, RunProgress("trial 3", 6, 3, 412.0, Outlook(95.0, 1.31)))
             view(model, "a note")
         view("toy", None)
         view("other", None)
-    text = shown(capsys)
+    text = printed(capsys)
     assert "toy" in text
     assert "other" in text
     assert text.count("a note") == 2
@@ -156,11 +156,11 @@ def test_warnings_of_measurements_come_once_each_at_the_end(name: str, capsys: P
         for count in (313, 385):
             warned = replace(point.measurement, warnings=(f"only {count} requests",))
             events.measured(replace(point, measurement=warned))
-    assert "note, 2 times: only 313 requests" in shown(capsys)
+    assert "note, 2 times: only 313 requests" in printed(capsys)
 
 
 @pytest.mark.parametrize("name", ["live", "plain"])
-def test_a_trial_of_another_bench_is_shown_with_what_it_changed(name: str, capsys: Printed) -> None:
+def test_trial_of_another_bench_is_printed_with_its_changes(name: str, capsys: Printed) -> None:
     """With several benches another trial may have begun before one ends."""
     point = judge_point([P99_40MS], synthetic_server(900, 1000))
     score = score_points(Objective.goodput(), [point])
@@ -170,7 +170,7 @@ def test_a_trial_of_another_bench_is_shown_with_what_it_changed(name: str, capsy
         events.trial_started(1, OTHER, CURRENT)
         events.trial_started(2, third, CURRENT)
         events.trial_finished(Trial(1, OTHER, TrialState.MEASURED, (point,), score), None)
-    lines = [line for line in shown(capsys).splitlines() if "900/s" in line]
+    lines = [line for line in printed(capsys).splitlines() if "900/s" in line]
     assert lines
     assert "instances 2" in lines[0]
     assert "instances 3" not in lines[0]

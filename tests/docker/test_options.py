@@ -79,16 +79,16 @@ def test_published_ports_are_of_loopback(launcher: DockerLauncher) -> None:
 
 
 def test_gpus(launcher: DockerLauncher, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def asked(**changes: object) -> list[dict[str, object]]:
+    def device_requests(**changes: object) -> list[dict[str, object]]:
         options = replace(launcher, **changes).options(Network.HOST, PORTS, [])
         return [dict(request) for request in options["device_requests"]]
 
     monkeypatch.setattr(host, "_GPU_DEVICES", (str(tmp_path / "none"),))
-    assert asked(gpus="none") == asked(gpus="all") == []
-    assert asked(gpus=(0, 2))[0]["DeviceIDs"] == ["0", "2"]
+    assert device_requests(gpus="none") == device_requests(gpus="all") == []
+    assert device_requests(gpus=(0, 2))[0]["DeviceIDs"] == ["0", "2"]
     monkeypatch.setattr(host, "_GPU_DEVICES", (str(tmp_path),))
-    assert asked(gpus="none") == []
-    (everything,) = asked(gpus="all")
+    assert device_requests(gpus="none") == []
+    (everything,) = device_requests(gpus="all")
     assert (everything["Count"], everything["Capabilities"]) == (-1, [["gpu"]])
 
 

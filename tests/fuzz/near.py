@@ -64,7 +64,7 @@ def _changed(draw: st.DrawFn, text: bytes, words: Sequence[bytes]) -> bytes:
     return (text[: old.start()] + draw(put) + text[old.end() :])[:LARGEST]
 
 
-def found(target: str) -> list[bytes]:
+def seeds(target: str) -> list[bytes]:
     """Good texts for a target, and what has broken something once."""
     return [path.read_bytes() for path in sorted((SEEDS / target).glob("*")) if path.is_file()]
 
@@ -87,7 +87,7 @@ def fuzzed(
             deadline=None,
             suppress_health_check=list(HealthCheck),
         )(test)
-        # as an error it would hide what was found
+        # as an error it would hide what was seeds
         return pytest.mark.filterwarnings("ignore:Generating overly large repr")(test)
 
     return tried

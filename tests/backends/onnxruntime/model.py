@@ -251,22 +251,22 @@ def _check_tensor(
         refuse(
             f"model '{model}', tensor '{name}': for the model to support batching the shape should "
             "have at least 1 dimension and the first dimension must be -1; but shape expected by "
-            f"the model is {_shown(shape)}"
+            f"the model is {_dims_text(shape)}"
         )
     whole = [-1, *dims] if batches else dims
     if len(whole) != len(shape) or any(map(unlike, shape, whole)):
         made = (
             "an initial batch dimension because max_batch_size > 0 followed by the explicit tensor "
-            f"shape, making complete shape {_shown(whole)}"
+            f"shape, making complete shape {_dims_text(whole)}"
             if batches
-            else f"shape {_shown(whole)}"
+            else f"shape {_dims_text(whole)}"
         )
         refuse(
             f"model '{model}', tensor '{name}': the model expects {len(shape)} dimensions (shape "
-            f"{_shown(shape)}) but the model configuration specifies {len(whole)} dimensions "
+            f"{_dims_text(shape)}) but the model configuration specifies {len(whole)} dimensions "
             f"({made})"
         )
 
 
-def _shown(shape: list[int]) -> str:
+def _dims_text(shape: list[int]) -> str:
     return f"[{','.join(map(str, shape))}]"

@@ -48,21 +48,21 @@ def test_answers_of_the_cache_to_other_requests_are_seen(bench: Bench) -> None:
         assert any(way in text for text in found), way
 
 
-def asked(bench: Bench, inputs: object) -> ConfigAnswers:
+def answers_to(bench: Bench, inputs: object) -> ConfigAnswers:
     """What ``plain`` answers to the inputs of a file."""
-    path = bench.directory / "asked.json"
+    path = bench.directory / "inputs.json"
     path.write_text(json.dumps({"data": inputs}))
     return the_one(bench.generator("plain", inputs={"kind": "file", "file": str(path)}).answers())
 
 
 def test_errors_of_the_model_are_answers(bench: Bench) -> None:
-    found = asked(bench, [{"x": [1.0] * 8}, {"x": [-1.0] * 8}])
+    found = answers_to(bench, [{"x": [1.0] * 8}, {"x": [-1.0] * 8}])
     assert [a.error for a in found.alone] == ["", "negative input"]
     assert found.alone[0].outputs["y"].tolist() == [[1.0] * 8]
 
 
 def test_nested_lists_of_requests_are_not_probed(bench: Bench) -> None:
-    found = asked(bench, [[{"x": [1.0] * 8}, {"x": [2.0] * 8}]])
+    found = answers_to(bench, [[{"x": [1.0] * 8}, {"x": [2.0] * 8}]])
     assert found.alone == ()
     assert "lists in the list" in found.none_because
 

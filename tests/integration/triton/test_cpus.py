@@ -118,7 +118,7 @@ def python_model(repository: Path, name: str, code: str) -> None:
     (repository / name / "config.pbtxt").write_text(PYTHON)
 
 
-def asked(server: LocalServer, name: str) -> Any:
+def answer(server: LocalServer, name: str) -> Any:
     with InferenceServerClient(server.endpoints.grpc) as client:
         given = InferInput("x", [8, 16], "FP32").set_data_from_numpy(np.ones((8, 16), np.float32))
         return client.infer(name, [given], client_timeout=60).as_numpy("y")
@@ -175,10 +175,10 @@ def test_runtime_that_counts_its_threads_at_the_start_is_not_disturbed(
     repository = tmp_path / "models"
     python_model(repository, "trees", LIGHTGBM)
     with serving(installation, repository, "trees", (FIRST,)) as server:
-        before_s, count = asked(server, "trees")
+        before_s, count = answer(server, "trees")
         assert count == 1
         assert server.put_back() == 0
-        after_s, _ = asked(server, "trees")
+        after_s, _ = answer(server, "trees")
     assert after_s < 10 * before_s
 
 

@@ -31,11 +31,11 @@ def test_only_a_config_that_was_written_is_soaked(tmp_path: Path) -> None:
 def test_a_run_that_ended_is_not_repeated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
 
-    def tune_whole(directory: Path, model: str, number: int) -> Tuned:
+    def tune_completely(directory: Path, model: str, number: int) -> Tuned:
         asked.append((model, number))
         return replace(STARTED, model=model, number=number)
 
-    monkeypatch.setattr(evidence, "tune_whole", tune_whole)
+    monkeypatch.setattr(evidence, "tune_completely", tune_completely)
     for model, number in [("magika", 1), ("ocr", 1), ("magika", 1), ("magika", 2)]:
         measure(tmp_path, model, number)
     assert asked == [("magika", 1), ("ocr", 1), ("magika", 2)]
@@ -59,7 +59,7 @@ def test_the_page_has_a_row_for_each_run_by_network(
 ) -> None:
     monkeypatch.setattr(evidence, "soak", lambda directory, tuned: None)
     monkeypatch.setattr(
-        evidence, "tune_whole", lambda _, model, number: replace(STARTED, model=model)
+        evidence, "tune_completely", lambda _, model, number: replace(STARTED, model=model)
     )
     measure(tmp_path, "ocr", 1)
     measure(tmp_path, "magika", 1)

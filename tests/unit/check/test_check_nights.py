@@ -125,7 +125,7 @@ class TestSloStatus:
         assert slo_status([judge_point([NO_ERRORS], lost)]) is CheckStatus.MISSED
 
 
-def found(seed: int, *, apart: float, loss: float = 0.0, known: int = 7) -> CheckStatus:
+def status_of_loss(seed: int, *, apart: float, loss: float = 0.0, known: int = 7) -> CheckStatus:
     """What six rounds say on a machine whose nights deviate by ``apart``, its rounds by 1 %."""
     random = np.random.default_rng(seed)
     nights = np.exp(random.normal(0.0, apart, known))
@@ -149,7 +149,7 @@ def found(seed: int, *, apart: float, loss: float = 0.0, known: int = 7) -> Chec
 def test_losses_are_detected_without_false_alarms(
     apart: float, loss: float, change: CheckStatus, least: float, most: float
 ) -> None:
-    changes = list(map(partial(found, apart=apart, loss=loss), range(1000)))
+    changes = list(map(partial(status_of_loss, apart=apart, loss=loss), range(1000)))
     assert least <= changes.count(change) / 1000 <= most
 
 

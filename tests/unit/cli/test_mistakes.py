@@ -12,23 +12,25 @@ def test_mistakes_around_a_run_that_is_emulated(workplace: Workplace, tmp_path: 
     tune, repository = workplace.tune, workplace.config.parents[1]
     assert isinstance(tune, Tune)
 
-    def told(code: int, words: str, *arguments: object) -> None:
+    def expect_error(code: int, words: str, *arguments: object) -> None:
         assert tune(*arguments) == code, tune.err
         assert words in tune.err + tune.out
         assert "Traceback" not in tune.err
 
     own = ("rollback", MODEL, "--repository", repository)
-    told(2, "nothing to take back: tune never wrote", *own)
+    expect_error(2, "nothing to take back: tune never wrote", *own)
     assert tune("run", "my spec.yaml", "--progress", "none") == 0
     run, written = workplace.store.directory, workplace.config.read_text()
     (tmp_path / "elsewhere").mkdir()
-    told(2, "did you mean run --on ray?", "worker", run)
-    told(2, "is not a run: it has no manifest.json", "report", "elsewhere")
-    told(4, f"no model directory elsewhere/{MODEL}", "apply", run, "--repository", "elsewhere")
+    expect_error(2, "did you mean run --on ray?", "worker", run)
+    expect_error(2, "is not a run: it has no manifest.json", "report", "elsewhere")
+    expect_error(
+        4, f"no model directory elsewhere/{MODEL}", "apply", run, "--repository", "elsewhere"
+    )
     workplace.config.write_text(f"{written}# mine\n")
-    told(13, "nothing was written", "apply", run)
-    told(13, "--force` replaces it", *own)
+    expect_error(13, "nothing was written", "apply", run)
+    expect_error(13, "--force` replaces it", *own)
     workplace.config.write_text(written)
-    told(0, "restored: ", *own)
-    told(0, "already back: ", *own)
-    told(0, "Better, taken back", "report")
+    expect_error(0, "restored: ", *own)
+    expect_error(0, "already back: ", *own)
+    expect_error(0, "Better, taken back", "report")

@@ -17,12 +17,12 @@ from fuzz.near import (
     command,
     files_of,
     finished,
-    found,
     fuzzed,
     lay_out,
     lay_out_run,
     near,
     place,
+    seeds,
 )
 from hypothesis import strategies as st
 
@@ -51,7 +51,7 @@ def _stopped() -> tuple[Job, Mapping[str, bytes]]:
 @st.composite
 def _damaged(draw: st.DrawFn, files: Callable[[], Mapping[str, bytes]]) -> tuple[str, bytes]:
     name = draw(st.sampled_from(sorted(files())))
-    return name, draw(near([files()[name], *found(f"run/{name}")], _WORDS))
+    return name, draw(near([files()[name], *seeds(f"run/{name}")], _WORDS))
 
 
 @fuzzed(_damaged(finished), also=[(one,) for one in _FOUND], percent=80)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
-from fuzz.near import CONFIG, MODEL_PY, cases, found, fuzzed, lay_out, near, place
+from fuzz.near import CONFIG, MODEL_PY, cases, fuzzed, lay_out, near, place, seeds
 
 from tuner.errors import TunerError
 from tuner.lint.repository import errors_of, lint_repository
@@ -44,7 +44,7 @@ _EDITED = 50_000
 
 
 @fuzzed(
-    near([*found("spec"), *cases("good/**/*.yaml")], _IN_SPECS), also=found("spec"), percent=200
+    near([*seeds("spec"), *cases("good/**/*.yaml")], _IN_SPECS), also=seeds("spec"), percent=200
 )
 def test_a_spec_is_planned_or_refused(text: bytes) -> None:
     """All that `tune plan` does but for asking the programs for their versions."""
@@ -60,7 +60,7 @@ def test_a_spec_is_planned_or_refused(text: bytes) -> None:
         previews(job, 3)
 
 
-@fuzzed(near([*found("config"), *cases("pbtxt/**/*.pbtxt")]), also=found("config"))
+@fuzzed(near([*seeds("config"), *cases("pbtxt/**/*.pbtxt")]), also=seeds("config"))
 def test_a_config_is_edited_and_drafted_for_or_refused(text: bytes) -> None:
     with place() as here, suppress(TunerError):
         lay_out(here / "m", text)
@@ -74,7 +74,7 @@ def test_a_config_is_edited_and_drafted_for_or_refused(text: bytes) -> None:
         draft_spec({"m": DraftedModel(config)}, Machine(cores=2), ".")
 
 
-@fuzzed(near([MODEL_PY, *found("model-py")], _NESTED), also=found("model-py"), percent=50)
+@fuzzed(near([MODEL_PY, *seeds("model-py")], _NESTED), also=seeds("model-py"), percent=50)
 def test_the_code_of_a_model_is_linted(text: bytes) -> None:
     with place() as here, suppress(TunerError):
         lay_out(here / "m", code=text)
@@ -83,8 +83,8 @@ def test_the_code_of_a_model_is_linted(text: bytes) -> None:
 
 
 @fuzzed(
-    near([*found("model-analyzer"), *cases("model_analyzer/good/**/*.yaml")]),
-    also=found("model-analyzer"),
+    near([*seeds("model-analyzer"), *cases("model_analyzer/good/**/*.yaml")]),
+    also=seeds("model-analyzer"),
     percent=200,
 )
 def test_a_config_of_model_analyzer_becomes_a_spec_or_is_refused(text: bytes) -> None:
@@ -97,14 +97,14 @@ def test_a_config_of_model_analyzer_becomes_a_spec_or_is_refused(text: bytes) ->
         draft_spec({profile.model: DraftedModel(config)}, Machine(cores=2), ".", given=given)
 
 
-@fuzzed(near(found("csv")), also=found("csv"))
+@fuzzed(near(seeds("csv")), also=seeds("csv"))
 def test_a_report_of_perf_analyzer_is_read_or_refused(text: bytes) -> None:
     with place() as here, suppress(TunerError):
         (here / "input").write_bytes(text)
         outputs.read_report(here / "input")
 
 
-@fuzzed(near(found("export")), also=found("export"), percent=200)
+@fuzzed(near(seeds("export")), also=seeds("export"), percent=200)
 def test_an_export_of_perf_analyzer_is_read_or_refused(text: bytes) -> None:
     with place() as here, suppress(TunerError):
         (here / "input").write_bytes(text)
@@ -112,7 +112,7 @@ def test_an_export_of_perf_analyzer_is_read_or_refused(text: bytes) -> None:
         outputs.read_export(here / "input")
 
 
-@fuzzed(near(found("numbers")), also=found("numbers"))
+@fuzzed(near(seeds("numbers")), also=seeds("numbers"))
 def test_a_trace_and_a_log_of_numbers_are_read_or_refused(text: bytes) -> None:
     with place() as here:
         (here / "input").write_bytes(text)

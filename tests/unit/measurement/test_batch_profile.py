@@ -21,7 +21,7 @@ RECORDED = {
 }
 
 
-def own_s(size: int) -> float:
+def accelerator_s(size: int) -> float:
     """What the accelerator does of a batch beside other instances."""
     return (1.0 + 0.05 * size) / 1e3
 
@@ -32,8 +32,8 @@ def device_s(size: int) -> float:
 
 
 def accelerator(instances: int = 2) -> list[BatchCall]:
-    alone = [BatchCall(n, 1, own_s(n) + device_s(n)) for n in SIZES]
-    return [*alone, BatchCall(32, instances, own_s(32) + instances * device_s(32))]
+    alone = [BatchCall(n, 1, accelerator_s(n) + device_s(n)) for n in SIZES]
+    return [*alone, BatchCall(32, instances, accelerator_s(32) + instances * device_s(32))]
 
 
 def profile_of(calls: list[BatchCall]) -> BatchProfile:

@@ -156,7 +156,7 @@ def test_a_model_that_is_only_loaded_is_anybodys(several: Job) -> None:
 
 
 @pytest.fixture(autouse=True)
-def own_registry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def separate_registry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tuner.prepare.machine_lock.registry", lambda: tmp_path / "measuring")
     monkeypatch.setattr(f"{__name__}.registry", lambda: tmp_path / "measuring")
 

@@ -11,7 +11,7 @@ from tuner.progress.events import Silent, Tee
 from tuner.progress.run_events import EventKind, RunEvent, RunEvents
 
 
-def told() -> list[RunEvent]:
+def events_of_a_run() -> list[RunEvent]:
     events = list[RunEvent]()
     now_s = iter(range(100))
     watcher = RunEvents(events.append, clock=lambda: float(next(now_s)))
@@ -21,7 +21,7 @@ def told() -> list[RunEvent]:
 
 
 def test_each_event_has_its_kind_its_time_and_only_what_applies_to_it() -> None:
-    first, phase, *_, last = [event.to_json() for event in told()]
+    first, phase, *_, last = [event.to_json() for event in events_of_a_run()]
     assert first == {
         "event": "started",
         "at_s": 1.0,
@@ -40,7 +40,7 @@ def test_each_event_has_its_kind_its_time_and_only_what_applies_to_it() -> None:
 
 
 def test_trial_has_its_change_its_figures_and_why_it_failed() -> None:
-    good, failed = [e.to_json() for e in told() if e.kind is EventKind.TRIAL]
+    good, failed = [e.to_json() for e in events_of_a_run() if e.kind is EventKind.TRIAL]
     assert (good["state"], good["best"], good["met_slos"]) == ("measured", True, True)
     assert good["throughput_infer_per_s"] > 800
     assert good["fields"] == {}
@@ -50,7 +50,7 @@ def test_trial_has_its_change_its_figures_and_why_it_failed() -> None:
 
 
 def test_every_event_is_one_line_of_json() -> None:
-    lines = [json.dumps(event.to_json()) for event in told()]
+    lines = [json.dumps(event.to_json()) for event in events_of_a_run()]
     assert all("\n" not in line for line in lines)
     assert [json.loads(line)["event"] for line in lines[:3]] == [
         "started",

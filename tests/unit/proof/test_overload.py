@@ -25,7 +25,7 @@ from tuner.space.candidate import Candidate
 from tuner.spec.slo import Slo
 
 
-def asked(bench: EmulatedBench) -> list[tuple[Candidate, float, bool]]:
+def overloads_of(bench: EmulatedBench) -> list[tuple[Candidate, float, bool]]:
     """What was overloaded, with how much, and whether on a fresh server."""
     return [(a.candidate, a.level, bench.deployed[a.server - 1][1]) for a in bench.overloads]
 
@@ -33,7 +33,7 @@ def asked(bench: EmulatedBench) -> list[tuple[Candidate, float, bool]]:
 def test_both_are_overloaded_once_on_fresh_servers_at_what_they_sustained_every_time() -> None:
     bench = Probed()
     found = probe_overload(step(bench), verdict(side(WINNER, 111.0, 110.0, 112.0)))
-    assert asked(bench) == [(CURRENT, 100.0, True), (WINNER, 110.0, True)]
+    assert overloads_of(bench) == [(CURRENT, 100.0, True), (WINNER, 110.0, True)]
     assert found.overload == Overloads(an_overload(100.0), an_overload(110.0))
     assert (found.status, found.why) == (Status.IMPROVED, (said("a reason"),))
 
@@ -47,7 +47,7 @@ def test_a_current_config_whose_overload_the_winner_sustains_is_spared(
     assert found is not None
     assert found.winner == an_overload(min(sustained))
     assert (found.current is None) is spared
-    assert [c for c, _, _ in asked(bench)] == ([WINNER] if spared else [CURRENT, WINNER])
+    assert [c for c, _, _ in overloads_of(bench)] == ([WINNER] if spared else [CURRENT, WINNER])
     assert len(found.reasons) == spared
 
 
@@ -77,7 +77,7 @@ def test_where_one_sustained_no_load_the_other_is_overloaded_all_the_same() -> N
         Status.IMPROVED, (), side(CURRENT, 100.0, p99_us=90e3), side(WINNER, 110.0)
     )
     found = probe_overload(step(bench), late).overload
-    assert asked(bench) == [(WINNER, 110.0, True)]
+    assert overloads_of(bench) == [(WINNER, 110.0, True)]
     assert found is not None
     assert (found.current, found.winner) == (None, an_overload(110.0))
     assert len(found.reasons) == 1
@@ -86,7 +86,7 @@ def test_where_one_sustained_no_load_the_other_is_overloaded_all_the_same() -> N
 def test_without_a_winner_only_the_current_config_is() -> None:
     bench = Probed()
     found = probe_overload(step(bench), verdict()).overload
-    assert [candidate for candidate, _, _ in asked(bench)] == [CURRENT]
+    assert [candidate for candidate, _, _ in overloads_of(bench)] == [CURRENT]
     assert found == Overloads(an_overload(100.0), None)
 
 
@@ -118,7 +118,7 @@ def test_a_config_that_met_the_slos_at_no_load_has_no_capacity() -> None:
     watched = step(bench)
     watched.events.phase = phases.append  # type: ignore[method-assign]
     found = probe_overload(watched, nowhere).overload
-    assert asked(bench) == []
+    assert overloads_of(bench) == []
     assert phases == []  # nothing is overloaded, and it is not said either
     assert found is not None
     assert found.reasons
@@ -136,7 +136,7 @@ def test_a_config_that_met_the_slos_at_no_load_has_no_capacity() -> None:
 def test_where_there_is_no_overload_that_is_said(changes: dict[str, Any], expected: str) -> None:
     bench = Probed()
     found = probe_overload(step(bench, **changes), verdict(side(WINNER, 110.0))).overload
-    assert asked(bench) == []
+    assert overloads_of(bench) == []
     assert found is not None
     assert (found.current, found.winner) == (None, None)
     assert expected in found.reasons[0]
@@ -162,11 +162,11 @@ def test_what_was_soaked_last_is_overloaded_first_on_the_server_that_sustained_i
     bench = Probed()
     near = RunDecision.of(Status.IMPROVED, (), side(CURRENT, 390.0), soaked((400.0,)))
     probe_overload(step(bench), near)
-    assert asked(bench) == [(WINNER, 400.0, False), (CURRENT, 390.0, True)]
+    assert overloads_of(bench) == [(WINNER, 400.0, False), (CURRENT, 390.0, True)]
 
 
 def test_a_lowered_claim_is_what_an_overload_exceeds() -> None:
     bench = Probed()
     near = RunDecision.of(Status.IMPROVED, (), side(CURRENT, 340.0), soaked((400.0, 350.0)))
     probe_overload(step(bench), near)
-    assert asked(bench) == [(CURRENT, 340.0, True), (WINNER, 350.0, True)]
+    assert overloads_of(bench) == [(CURRENT, 340.0, True), (WINNER, 350.0, True)]

@@ -414,20 +414,20 @@ class TestShapes:
     )
 
     @staticmethod
-    def found(measure: Callable[[float], Point]) -> tuple[float, float]:
+    def mean_capacity(measure: Callable[[float], Point]) -> tuple[float, float]:
         """Capacity and measurements of a round, mean over where it begins."""
         rounds = [measured(measure, 100.0 * (0.97 + 0.005 * n), RATES) for n in range(13)]
         loads = sum(len(levels_of(r)) for r in rounds)
         return geometric_mean([r.levels()[0] for r in rounds]), loads / len(rounds)
 
     def test_their_capacities_differ_by_a_percent_at_the_most(self) -> None:
-        levels = [self.found(shape)[0] for shape in self.SHAPES]
+        levels = [self.mean_capacity(shape)[0] for shape in self.SHAPES]
         assert max(levels) / min(levels) < 1.011
         assert geometric_mean(levels) == pytest.approx(100.0, rel=0.006)
 
     def test_a_third_measurement_is_made_only_where_the_shape_matters(self) -> None:
-        assert self.found(rising(100.0, 4.0))[1] == 2.0
-        assert 2.0 < self.found(waiting(105.0, 0.3))[1] <= 3.0
+        assert self.mean_capacity(rising(100.0, 4.0))[1] == 2.0
+        assert 2.0 < self.mean_capacity(waiting(105.0, 0.3))[1] <= 3.0
 
 
 def contender(*rounds: Sequence[Point]) -> Contender:

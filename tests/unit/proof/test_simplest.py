@@ -74,7 +74,7 @@ def tried_on(
     return simplest(measured, winner, current, at, rules, space, **more), bench, rows
 
 
-def told(left: Simplest) -> dict[str, ChangeUndone]:
+def undone_by_field(left: Simplest) -> dict[str, ChangeUndone]:
     return {p.field: p for p in left.undone}
 
 
@@ -145,7 +145,7 @@ def test_what_triton_assumes_anyway_goes_without_being_measured() -> None:
             by({COUNT: 1.5, BATCHING: 8.0}), spelled, alike=alike, leave_out=lambda late=late: late
         )
         assert fields_of(left.candidate)[DELAY] is None
-        assert set(told(left)) == (set() if late else {COUNT, BATCHING})
+        assert set(undone_by_field(left)) == (set() if late else {COUNT, BATCHING})
         assert not any(fields_of(a.candidate).get(DELAY) == 0 for a in bench.asked)
 
 
@@ -168,8 +168,8 @@ def test_of_several_models_the_changes_of_each_are_undone_one_by_one() -> None:
     left, _, _ = tried_on(capacity, found, current)
     kept = {BATCHING: True, COUNT: 1, DELAY: None}
     assert left.candidate.models == {"head": {BATCHING: None, COUNT: 1}, "tiny-bert": kept}
-    assert told(left)["tiny-bert/dynamic_batching"].kept
-    assert not told(left)["head/dynamic_batching"].kept
+    assert undone_by_field(left)["tiny-bert/dynamic_batching"].kept
+    assert not undone_by_field(left)["head/dynamic_batching"].kept
 
 
 def test_a_config_that_cannot_be_served_is_no_simplification() -> None:
@@ -234,8 +234,8 @@ def test_of_a_minimised_metric_small_losses_of_several_changes_do_not_add_up() -
     current, found = candidate_of(dict.fromkeys("abc", 1)), candidate_of(dict.fromkeys("abc", 9))
     left, _, _ = tried_on(Slower(lambda _: 300.0), found, current, rules, level=300.0)
     assert [p.kept for p in left.undone] == [False, True, True]
-    assert told(left)["a"].with_change == pytest.approx(20e3)
-    assert told(left)["b"].difference == pytest.approx(0.03 * 20e3, rel=0.02)
+    assert undone_by_field(left)["a"].with_change == pytest.approx(20e3)
+    assert undone_by_field(left)["b"].difference == pytest.approx(0.03 * 20e3, rel=0.02)
 
 
 def test_a_closed_loop_is_compared_by_what_it_serves() -> None:
@@ -289,7 +289,7 @@ def test_a_cache_that_only_the_current_config_has_comes_back_where_that_is_as_go
             current,
             sizes=SIZES,
         )
-        assert told(left)["server arguments"].kept is kept
+        assert undone_by_field(left)["server arguments"].kept is kept
 
 
 # -- what the proof makes of it

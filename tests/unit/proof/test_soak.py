@@ -86,7 +86,7 @@ class LongLoads(FreshBench):
 
     def soak(self, level: float, seed: int, least_s: float = 0.0) -> Point:
         self.asked_s.append(least_s)
-        self.soaks.append(self._asked(level, seed))
+        self.soaks.append(self._load(level, seed))
         if self.in_the_way:
             raise self.in_the_way.pop(0)
         return judge_point(self.slos, replace(self.found(level), seed=seed))
@@ -155,11 +155,11 @@ def test_however_little_lasts_no_more_than_that_is_claimed_after_three_loads(
     capacity = made.capacities[0]
     lasting = share * capacity
 
-    def found_at(level: float) -> Measurement:
+    def measured_at(level: float) -> Measurement:
         used = min((level / lasting) ** made.slope, 100.0)
         return synthetic_measurement(level, 40e3 * used, served=min(level, 1.05 * lasting))
 
-    bench, claimed = LongLoads(found_at), SEARCHED.levels.nearest(0.93 * capacity)
+    bench, claimed = LongLoads(measured_at), SEARCHED.levels.nearest(0.93 * capacity)
     found, rows, _ = soaked(bench, claimed, rounds=near(capacity))
     levels = [a.level for a in bench.soaks]
     down = descent(levels)
@@ -186,10 +186,10 @@ def descent(levels: list[float]) -> list[float]:
 def near_miss_above(lasting: float) -> Callable[[float], Measurement]:
     """Answers everything, and misses its SLO by little above a load, however far above that is."""
 
-    def found_at(level: float) -> Measurement:
+    def measured_at(level: float) -> Measurement:
         return synthetic_measurement(level, 46e3 if level > lasting else 30e3)
 
-    return found_at
+    return measured_at
 
 
 @pytest.mark.parametrize("share", [0.9, 0.6, 0.3])
@@ -378,13 +378,13 @@ def test_what_a_queue_far_above_its_bound_remembers_lengthens_no_lower_load(
 def missed_beside(late: float, duration_s: float = 30.0) -> Soak:
     """Soaks that all miss, on a disturbed machine."""
 
-    def found_at(level: float) -> Measurement:
+    def measured_at(level: float) -> Measurement:
         by_arrival = np.full(1000, 1e4)
         by_arrival[: round(1000 * late)] = 41e3
         made = synthetic_measurement(level, 41e3, duration_s=duration_s)
         return replace(made, by_arrival_us=by_arrival, disturbances=(Reason.of_text(STOLEN),))
 
-    return soaked(LongLoads(found_at), 100.0)[0]
+    return soaked(LongLoads(measured_at), 100.0)[0]
 
 
 def test_of_a_config_that_narrowly_misses_on_a_disturbed_machine_nothing_is_known() -> None:

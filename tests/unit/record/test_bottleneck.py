@@ -37,7 +37,7 @@ def serving(
     return replace(MANIFEST, models=models, streams=streams or {"nlp": "nlp"})
 
 
-def shown(models: Mapping[str, ServerStatistics], **p99_us: float) -> Point:
+def point_of(models: Mapping[str, ServerStatistics], **p99_us: float) -> Point:
     """At 100/s, with a stream for each p99 that is given; each is to stay within 40 ms."""
     streams = {name: synthetic_measurement(50.0, us) for name, us in p99_us.items()}
     measured = replace(synthetic_measurement(100.0), models=models, streams=streams)
@@ -51,7 +51,7 @@ ENSEMBLE = {"tokenizer": (), "tiny-bert": (), "nlp": ("tokenizer", "tiny-bert")}
 @pytest.mark.parametrize("queue_us", [0.0, 6100.0])  # Triton may count the steps' in the whole
 def test_the_step_with_most_of_a_requests_time_is_named_with_its_queue(queue_us: float) -> None:
     steps = {"tokenizer": spent(300, 100, 1900), "tiny-bert": spent(300, 4880, 3120)}
-    point = shown({"nlp": spent(300, queue_us, 9900 - queue_us), **steps})
+    point = point_of({"nlp": spent(300, queue_us, 9900 - queue_us), **steps})
     found = bottleneck_of(point, serving(ENSEMBLE))
     assert found is not None
     assert VALUES.findall(bottleneck_text(found)) == ["100/s", "80%", "tiny-bert", "61%"]
@@ -61,7 +61,7 @@ def test_the_step_with_most_of_a_requests_time_is_named_with_its_queue(queue_us:
 
 def test_what_a_model_waits_for_those_it_calls_is_theirs_as_often_as_it_calls_them() -> None:
     manifest = serving({"embedder": (), "nlp": ("embedder",)})
-    point = shown({"nlp": spent(100, 500, 10_000), "embedder": spent(300, 1000, 2000)})
+    point = point_of({"nlp": spent(100, 500, 10_000), "embedder": spent(300, 1000, 2000)})
     embedder, caller = times_of(point, manifest, "nlp")
     assert (embedder.queue_us, embedder.compute_us) == (3000, 6000)
     assert (caller.queue_us, caller.compute_us) == (500, 1000)
@@ -72,7 +72,7 @@ def test_of_several_streams_it_is_of_the_one_whose_slo_is_nearest() -> None:
         {"tiny-bert": (), "image-prep": ()}, {"texts": "tiny-bert", "images": "image-prep"}
     )
     models = {"tiny-bert": spent(100, 1000, 9000), "image-prep": spent(100, 4000, 1000)}
-    found = bottleneck_of(shown(models, texts=20e3, images=38e3), manifest)
+    found = bottleneck_of(point_of(models, texts=20e3, images=38e3), manifest)
     assert found is not None
     assert VALUES.findall(bottleneck_text(found)) == ["100/s", "images", "80%", "image-prep"]
 
@@ -83,10 +83,10 @@ def test_a_model_that_others_ask_too_has_one_request_of_each_streams() -> None:
         {"tokenizer": (), "nlp": ("tokenizer",)}, {"texts": "nlp", "words": "tokenizer"}
     )
     models = {"tokenizer": spent(500, 0, 1000), "nlp": spent(100, 0, 3000)}
-    point = shown(models, texts=38e3, words=10e3)
+    point = point_of(models, texts=38e3, words=10e3)
     assert [time.total_us for time in times_of(point, manifest, "texts")] == [1000, 2000]
 
 
 def test_one_model_has_none_and_neither_has_a_load_without_statistics() -> None:
-    assert bottleneck_of(shown({"nlp": spent(1, 1, 1)}), serving({"nlp": ()})) is None
-    assert bottleneck_of(shown({}), serving(ENSEMBLE)) is None
+    assert bottleneck_of(point_of({"nlp": spent(1, 1, 1)}), serving({"nlp": ()})) is None
+    assert bottleneck_of(point_of({}), serving(ENSEMBLE)) is None

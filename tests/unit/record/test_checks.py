@@ -171,7 +171,7 @@ def test_baselines_outlive_a_checkout_in_a_linked_directory(tmp_path: Path) -> N
 
 
 def test_another_mix_is_another_question(tmp_path: Path) -> None:
-    def asked(share: int, space: str = "{int: [1, 4]}") -> dict[str, str]:
+    def question(share: int, space: str = "{int: [1, 4]}") -> dict[str, str]:
         path = tmp_path / "mix.yaml"
         path.write_text(
             f"repository: {ROOT / 'model_repository'}\n"
@@ -183,21 +183,21 @@ def test_another_mix_is_another_question(tmp_path: Path) -> None:
         )
         return question_of(load_spec(path).spec)
 
-    before, after = asked(75), asked(80)
+    before, after = question(75), question(80)
     assert [name for name in before if before[name] != after[name]] == ["mix"]
-    assert asked(75, "{int: [1, 8]}") == before
+    assert question(75, "{int: [1, 8]}") == before
 
 
 def test_a_neighbour_that_is_only_loaded_makes_another_question(tmp_path: Path) -> None:
-    def asked(models: str) -> dict[str, str]:
+    def question(models: str) -> dict[str, str]:
         more = f"models: {{{models}}}\nspace:"
         return question_of(spec(tmp_path, "space:", more, name="beside.yaml"))
 
-    alone, step = asked(""), "tokenizer: {space: {instance_group.count: {int: [1, 4]}}}"
+    alone, step = question(""), "tokenizer: {space: {instance_group.count: {int: [1, 4]}}}"
     assert "mix" not in alone
-    assert asked(step) == alone, "what is searched of it does not matter"
-    assert asked("tokenizer: {}") != asked("tiny-bert: {}") != alone
-    assert asked(f"{step}, tiny-bert: {{}}") == asked("tiny-bert: {}")
+    assert question(step) == alone, "what is searched of it does not matter"
+    assert question("tokenizer: {}") != question("tiny-bert: {}") != alone
+    assert question(f"{step}, tiny-bert: {{}}") == question("tiny-bert: {}")
 
 
 def test_a_written_config_has_the_load_of_its_run_while_it_is_in_place(tmp_path: Path) -> None:

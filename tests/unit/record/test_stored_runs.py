@@ -34,7 +34,7 @@ def rows(name: str) -> list[Any]:
     return [json.loads(line) for line in (OLD / name).read_text().splitlines()]
 
 
-def whole(name: str) -> Any:
+def stored_json(name: str) -> Any:
     return json.loads((OLD / name).read_text())
 
 
@@ -52,7 +52,7 @@ def test_rows_are_read_and_written_with_the_same_keys_and_values(name: str) -> N
 
 
 def test_the_manifest_comes_back_as_it_was_written() -> None:
-    (kept,) = without_workers([whole("manifest.json")])
+    (kept,) = without_workers([stored_json("manifest.json")])
     assert plain(STORE.manifest().to_json()) == kept
 
 
@@ -68,7 +68,7 @@ def without_workers(kept: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def test_a_manifest_of_another_version_is_refused_by_its_number(
     change: dict[str, Any], tmp_path: Path
 ) -> None:
-    kept = {**whole("manifest.json"), **change}
+    kept = {**stored_json("manifest.json"), **change}
     manifest = {key: value for key, value in kept.items() if value is not None}
     (tmp_path / "manifest.json").write_text(json.dumps(manifest))
     with pytest.raises(SpecError, match=f"manifest version {kept['schema_version']} of another"):
@@ -77,7 +77,7 @@ def test_a_manifest_of_another_version_is_refused_by_its_number(
 
 def test_the_spec_of_the_manifest_is_that_of_todays_reading(tmp_path: Path) -> None:
     """Else two runs of one spec, before and after, could not be compared."""
-    old = whole("manifest.json")
+    old = stored_json("manifest.json")
     path = tmp_path / "tune.yaml"
     path.write_text(f"{old['spec_text']}budget: {{trials: 6}}\n")  # the command line's word
     today, then = load_spec(path).spec.plain(), old["spec"]
@@ -89,7 +89,9 @@ def test_the_spec_of_the_manifest_is_that_of_todays_reading(tmp_path: Path) -> N
 
 
 def test_a_baseline_keeps_its_keys_and_values() -> None:
-    assert plain(Baseline.from_json(whole("baseline.json")).to_json()) == whole("baseline.json")
+    assert plain(Baseline.from_json(stored_json("baseline.json")).to_json()) == stored_json(
+        "baseline.json"
+    )
 
 
 def test_the_run_is_reported() -> None:
@@ -102,7 +104,7 @@ def test_the_run_is_reported() -> None:
     assert "soak at 384/s" in told
     assert len(data.repeats) == len(rows("confirmation.jsonl"))
     assert data.result.noise is not None
-    assert plain(noise_of(STORE.confirmation()).to_json()) == whole("result.json")["noise"]  # type: ignore[union-attr]
+    assert plain(noise_of(STORE.confirmation()).to_json()) == stored_json("result.json")["noise"]  # type: ignore[union-attr]
 
 
 def test_a_run_of_an_ensemble_is_read_and_comes_back_as_it_was_written() -> None:
@@ -133,9 +135,9 @@ def test_it_is_compared_with_another() -> None:
 def test_its_result_comes_back_as_it_was_written() -> None:
     found = STORE.result()
     assert found is not None
-    earlier = result_of_earlier(whole("result.json"))
+    earlier = result_of_earlier(stored_json("result.json"))
     assert without_empty(found.to_json()) == without_empty(earlier)
-    assert texts(found.why) == whole("result.json")["reasons"]
+    assert texts(found.why) == stored_json("result.json")["reasons"]
     assert [reason.kind for reason in found.why] == [ReasonKind.TEXT, ReasonKind.ANSWERS_SAME]
 
 
@@ -148,15 +150,15 @@ def test_it_may_be_gone_on_with_by_who_asks_the_same() -> None:
 
 def test_the_check_is_read() -> None:
     found = read_check(OLD)
-    earlier = result_of_earlier(whole("check.json"))
+    earlier = result_of_earlier(stored_json("check.json"))
     assert without_empty(found.to_json()) == without_empty(earlier)
     assert found.status.value == "fine"
     assert found.baseline is not None
 
 
-def test_sentences_of_earlier_measurements_are_shown_as_they_were() -> None:
+def test_sentences_of_earlier_measurements_are_unchanged() -> None:
     """Their data is the sentence alone, so that bounds and rounds count as before."""
-    kept = whole("result.json")
+    kept = stored_json("result.json")
     warned = kept["winner"]["rounds"][0]["measurement"]
     warned["warnings"], warned["disturbances"] = ["Only 3 requests."], ["It paused."]
     kept["winner"]["soak"] |= {"reason": "no answer", "limited": ["it was behind"]}

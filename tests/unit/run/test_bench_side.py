@@ -41,7 +41,7 @@ def refused(tmp_path: Path) -> Callable[..., str]:
     manifest = manifest_of(job, programs, Request(spec=tmp_path / "spec.yaml"), "a-run")
     files = content.content_of(job.served, files_of(job.spec))
 
-    def told(
+    def refusal(
         programs: ToyPrograms = programs, change: Callable[[Path], object] = lambda _: None
     ) -> str:
         change(tmp_path / "models" / MODEL)
@@ -51,7 +51,7 @@ def refused(tmp_path: Path) -> Callable[..., str]:
             return str(error)
         return ""
 
-    return told
+    return refusal
 
 
 def test_a_bench_like_the_runs_is_not_refused(refused: Callable[..., str]) -> None:

@@ -40,7 +40,7 @@ def _argv(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "argv", ["tune"])  # put back afterwards
 
 
-def told(workplace: Workplace) -> Iterator[Path]:
+def files_with_password(workplace: Workplace) -> Iterator[Path]:
     """Files that hold the password, the spec aside."""
     for path in workplace.spec.parent.rglob("*"):
         if path.is_file() and path != workplace.spec and MARK.encode() in path.read_bytes():
@@ -59,7 +59,7 @@ def test_no_file_no_line_and_no_study_holds_a_password(
     assert tune(workplace, "apply", run, "--dry-run") in (0, 13)
     out, err = capsys.readouterr()
     assert MARK not in out + err
-    assert list(told(workplace)) == []
+    assert list(files_with_password(workplace)) == []
     stored = workplace.store.manifest().to_json()
     assert "AWS_SECRET_ACCESS_KEY: '***'" in stored["spec_text"]
     assert stored["spec"]["server"]["environment"]["HF_TOKEN"] == {"from": "HF_TOKEN"}

@@ -21,7 +21,7 @@ from tuner.search.budget import StopReason
 LOST = BenchLostError("the bench is lost: it died twice")
 
 
-class Found:
+class SearchOnBenches:
     """A search over benches whose work ends as ``errors`` say."""
 
     def __init__(
@@ -51,7 +51,7 @@ def measured_on(trials: Sequence[Trial]) -> list[str | None]:
 
 
 def test_each_config_is_measured_once_on_benches_that_take_turns() -> None:
-    found = Found(2)
+    found = SearchOnBenches(2)
     assert found.reason is StopReason.EXHAUSTED
     assert [t.number for t in found.trials] == [*range(len(CANDIDATES))]
     assert [t.candidate for t in found.trials] == CANDIDATES
@@ -63,18 +63,18 @@ def test_each_config_is_measured_once_on_benches_that_take_turns() -> None:
 
 
 def test_several_benches_find_what_one_finds() -> None:
-    one, three = Found(1), Found(3)
+    one, three = SearchOnBenches(1), SearchOnBenches(3)
     best = [max(f.trials, key=lambda t: t.score.value if t.score else 0.0) for f in (one, three)]
     assert best[0].candidate == best[1].candidate == CANDIDATES[-1]
 
 
 def test_budget_counts_what_is_being_measured() -> None:
-    found = Found(4, trials=5)
+    found = SearchOnBenches(4, trials=5)
     assert (len(found.trials), found.reason) == (5, StopReason.TRIALS)
 
 
 def test_the_trial_of_a_lost_bench_goes_to_another_one() -> None:
-    found = Found(2, {"bench-2": [None, LOST]})
+    found = SearchOnBenches(2, {"bench-2": [None, LOST]})
     assert len(found.trials) == len(CANDIDATES)
     assert {t.state for t in found.trials} <= {TrialState.MEASURED, TrialState.PRUNED}
     assert {*measured_on(found.trials)} == {"bench-1"}
@@ -82,7 +82,7 @@ def test_the_trial_of_a_lost_bench_goes_to_another_one() -> None:
 
 
 def test_a_config_that_two_benches_are_lost_with_is_a_failed_trial() -> None:
-    found = Found(3, {"bench-2": [None, LOST], "bench-3": [None, None, LOST]})
+    found = SearchOnBenches(3, {"bench-2": [None, LOST], "bench-3": [None, None, LOST]})
     assert len(found.trials) == len(CANDIDATES)
     (failed,) = (t for t in found.trials if t.state is TrialState.FAILED)
     assert failed.reason is not None
@@ -91,23 +91,23 @@ def test_a_config_that_two_benches_are_lost_with_is_a_failed_trial() -> None:
 
 
 def test_a_lost_bench_is_replaced_where_there_is_room() -> None:
-    found = Found(2, {"bench-2": [None, LOST]}, room=2)
+    found = SearchOnBenches(2, {"bench-2": [None, LOST]}, room=2)
     assert "bench-3" in measured_on(found.trials)
 
 
 def test_a_search_without_a_bench_ends() -> None:
     with pytest.raises(BenchLostError, match="no bench is left"):
-        Found(1, {"bench-1": [None, LOST]})
+        SearchOnBenches(1, {"bench-1": [None, LOST]})
 
 
 def test_what_a_bench_was_stopped_in_is_no_trial() -> None:
     with pytest.raises(InterruptedRunError):
-        Found(2, {"bench-1": [None, InterruptedRunError("interrupted")]})
+        SearchOnBenches(2, {"bench-1": [None, InterruptedRunError("interrupted")]})
 
 
 def test_a_first_load_is_looked_for_by_each_bench_until_there_is_one_to_beat() -> None:
     """Two trials without an incumbent: both are measured to their capacity."""
-    found = Found(2)
+    found = SearchOnBenches(2)
     assert [t.state for t in found.trials[:2]] == [TrialState.MEASURED] * 2
     searcher: ListedSearcher = found.searcher
     assert searcher.pending == []

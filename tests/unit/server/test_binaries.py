@@ -27,7 +27,7 @@ def elf(path: Path, *segments: int) -> Path:
 
 
 @pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def started_programs(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     started: list[str] = []
 
     def output_of(command: list[str], _: object) -> str:
@@ -39,7 +39,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def test_a_program_that_the_dynamic_linker_does_not_load_is_not_run(
-    tmp_path: Path, asked: list[str]
+    tmp_path: Path, started_programs: list[str]
 ) -> None:
     static = elf(tmp_path / "static", LOAD, LOAD)
     script = tmp_path / "script"
@@ -48,13 +48,15 @@ def test_a_program_that_the_dynamic_linker_does_not_load_is_not_run(
     short.write_bytes(b"\x7fELF\x02")
     for program in (static, script, short):
         assert binaries._missing_libraries(program, {}) == []
-    assert asked == []
+    assert started_programs == []
 
 
-def test_the_dynamic_linker_says_what_is_missing(tmp_path: Path, asked: list[str]) -> None:
+def test_the_dynamic_linker_says_what_is_missing(
+    tmp_path: Path, started_programs: list[str]
+) -> None:
     program = elf(tmp_path / "dynamic", LOAD, INTERPRETER, LOAD)
     assert binaries._missing_libraries(program, {}) == ["libb64.so.0d"]
-    assert asked == [str(program)]
+    assert started_programs == [str(program)]
 
 
 def test_backends_beside_the_python_one_of_the_wheel_are_there_too(

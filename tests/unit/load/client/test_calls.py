@@ -33,7 +33,7 @@ def answer(status: int, body: bytes) -> bytes:
     return b"HTTP/1.1 %d X\r\nContent-Length: %d\r\n\r\n" % (status, len(body)) + body
 
 
-def asked() -> tuple[Connection, Wire, Ends, list[Connection]]:
+def open_connection() -> tuple[Connection, Wire, Ends, list[Connection]]:
     ends: Ends = []
     idle: list[Connection] = []
     connection, wire = Connection(idle.append, idle.append), Wire()
@@ -43,7 +43,7 @@ def asked() -> tuple[Connection, Wire, Ends, list[Connection]]:
 
 
 def test_an_answer_in_pieces_is_one_answer_and_frees_the_connection() -> None:
-    connection, wire, ends, idle = asked()
+    connection, wire, ends, idle = open_connection()
     for byte in answer(200, b"tensors"):
         assert ends == []
         connection.data_received(bytes([byte]))
@@ -63,19 +63,19 @@ def test_an_answer_in_pieces_is_one_answer_and_frees_the_connection() -> None:
 def test_an_error_over_http_has_the_servers_words(
     status: int, words: str, outcome: Outcome
 ) -> None:
-    connection, _, ends, _ = asked()
+    connection, _, ends, _ = open_connection()
     connection.data_received(answer(status, json.dumps({"error": words}).encode()))
     assert ends == [(outcome, words)]
 
 
 def test_an_error_without_words_has_its_status() -> None:
-    connection, _, ends, _ = asked()
+    connection, _, ends, _ = open_connection()
     connection.data_received(answer(502, b"<html>"))
     assert ends == [(Outcome.FAILED, "HTTP status 502")]
 
 
 def test_a_connection_that_ends_takes_its_request_along() -> None:
-    connection, _, ends, idle = asked()
+    connection, _, ends, idle = open_connection()
     connection.connection_lost(None)
     assert [outcome for outcome, _ in ends] == [Outcome.LOST]
     assert idle == [connection]  # told that it is gone

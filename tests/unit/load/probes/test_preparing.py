@@ -67,7 +67,7 @@ class FakeModel:
         return self.error.words
 
 
-def asked_after_the_probes(model: FakeModel) -> Sequence[bytes]:
+def sent_after_the_probes(model: FakeModel) -> Sequence[bytes]:
     return model.sent[PROBES:]
 
 
@@ -75,14 +75,14 @@ def test_first_calls_use_as_many_of_the_last_inputs_as_fit_in_order() -> None:
     model = FakeModel()
     found = ask_in_order(model, REQUESTS, size=200 * len(ANSWER))
     assert (found.sent, found.of, found.short) == (int(MARGIN * 200) + 1, 1000, False)
-    assert asked_after_the_probes(model) == REQUESTS[-found.sent :]
+    assert sent_after_the_probes(model) == REQUESTS[-found.sent :]
 
 
 @pytest.mark.parametrize("size", [None, 1 << 40])
 def test_all_requests_are_sent_where_they_fit(size: int | None) -> None:
     model = FakeModel()
     assert ask_in_order(model, REQUESTS, size).sent == 1000
-    assert asked_after_the_probes(model) == REQUESTS
+    assert sent_after_the_probes(model) == REQUESTS
     assert model.most_in_flight == IN_FLIGHT
 
 

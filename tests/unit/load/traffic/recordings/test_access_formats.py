@@ -29,7 +29,7 @@ def envoy(moment: str, request: str = INFER, agent: str = "grpc") -> str:
     )
 
 
-def found(directory: Path, text: str, **columns: Any) -> tuple[list[LoggedRequest], Making]:
+def requests_in(directory: Path, text: str, **columns: Any) -> tuple[list[LoggedRequest], Making]:
     (directory / "access.log").write_text(text)
     making = Making()
     log = requests_of_log([directory / "access.log"], LogColumns(**columns), making)
@@ -53,14 +53,14 @@ def test_usual_formats_are_known_by_their_first_line(line: str, known: str | Non
 
 
 def test_envoys_times_are_when_requests_came(tmp_path: Path) -> None:
-    requests, making = found(tmp_path, envoy("01.310") + envoy("02.5"))
+    requests, making = requests_in(tmp_path, envoy("01.310") + envoy("02.5"))
     assert requests[1].at_s - requests[0].at_s == pytest.approx(1.19)
     assert [r.took_s for r in requests] == [0.0, 0.0]
     assert making.notes == {}
 
 
 def test_nginx_requests_are_put_back_by_the_time_they_took(tmp_path: Path) -> None:
-    requests, making = found(tmp_path, nginx(1, more=" 0.250") + nginx(9, more=' "-" 1.000'))
+    requests, making = requests_in(tmp_path, nginx(1, more=" 0.250") + nginx(9, more=' "-" 1.000'))
     assert [r.took_s for r in requests] == [0.25, 1.0]
     assert making.notes == {}
     make_recording(iter(requests), tmp_path / "made.jsonl", making, of_a_log=True)
@@ -68,17 +68,17 @@ def test_nginx_requests_are_put_back_by_the_time_they_took(tmp_path: Path) -> No
 
 
 def test_nginx_without_the_time_taken_says_that_times_are_those_of_answers(tmp_path: Path) -> None:
-    _, making = found(tmp_path, nginx(1) + nginx(2))
+    _, making = requests_in(tmp_path, nginx(1) + nginx(2))
     ((note, count),) = making.notes.items()
     assert (note.startswith("the time is that of the answer"), count) == (True, 2)
 
 
 def test_column_of_a_table_says_how_long_a_request_took(tmp_path: Path) -> None:
     text = "end,ms\n10,500\n12,250\n"
-    requests, _ = found(tmp_path, text, time="end", took="ms", took_unit="ms")
+    requests, _ = requests_in(tmp_path, text, time="end", took="ms", took_unit="ms")
     assert [r.at_s - r.took_s for r in requests] == [9.5, 11.75]
     with pytest.raises(SpecError, match="ms is no length of time: 'x'"):
-        found(tmp_path, "end,ms\n10,x\n", time="end", took="ms")
+        requests_in(tmp_path, "end,ms\n10,x\n", time="end", took="ms")
 
 
 @pytest.mark.parametrize(
@@ -108,11 +108,11 @@ def test_probes_are_left_out_and_counted_and_models_are_those_of_paths(tmp_path:
     text = (
         nginx(1) + nginx(1, "GET /v2/health/live HTTP/1.1") + nginx(3, INFER.replace("bert", "x"))
     )
-    requests, making = found(tmp_path, text)
+    requests, making = requests_in(tmp_path, text)
     assert [r.row for r in requests] == [{}, {}]
     assert making.notes["health probes and metrics, left out"] == 1
     assert making.notes["the log is of bert, x: --named tells them apart"] == 0
-    requests, _ = found(tmp_path, text, by_path=True)
+    requests, _ = requests_in(tmp_path, text, by_path=True)
     assert [r.row for r in requests] == [{"model": "bert"}, {"model": "x"}]
 
 
@@ -120,7 +120,7 @@ def test_integer_seconds_are_spread_within_the_second_with_a_note(
     tmp_path: Path,
 ) -> None:
     text = "".join(nginx(second, more=" 0.000") for second in (1, 1, 1, 2, 2, 5))
-    requests, making = found(tmp_path, text)
+    requests, making = requests_in(tmp_path, text)
     paths = [tmp_path / "a.jsonl", tmp_path / "b.jsonl"]
     for path in paths:
         make_recording(iter(requests), path, making, of_a_log=True)
@@ -148,7 +148,7 @@ def test_log_lines_are_printed_without_addresses(tmp_path: Path) -> None:
         (nginx(1) + "10.2.3.4 rest\n", {}),
     ):
         with pytest.raises(SpecError) as refused:
-            found(tmp_path, text, **columns)
+            requests_in(tmp_path, text, **columns)
         assert "10.2.3" not in refused.value.message + refused.value.hint
     assert without_address("a@b.example") == without_address("fe80::1") == "(an address)"
     assert without_address("2026-11-28T12:00:00") == "'2026-11-28T12:00:00'"
@@ -156,11 +156,11 @@ def test_log_lines_are_printed_without_addresses(tmp_path: Path) -> None:
 
 def test_clients_that_are_addresses_get_numbers(tmp_path: Path) -> None:
     text = "t,who\n1,10.0.0.1\n2,batch\n3,10.0.0.2\n4,10.0.0.1\n"
-    requests, _ = found(tmp_path, text, time="t", client="who")
+    requests, _ = requests_in(tmp_path, text, time="t", client="who")
     assert [r.row["client"] for r in requests] == ["client 1", "batch", "client 2", "client 1"]
 
 
 def test_log_without_a_known_time_says_which_option_names_it(tmp_path: Path) -> None:
     with pytest.raises(SpecError) as refused:
-        found(tmp_path, "at,n\n1,2\n")
+        requests_in(tmp_path, "at,n\n1,2\n")
     assert refused.value.hint == "name it with --time COLUMN"

@@ -112,11 +112,11 @@ def test_a_burst_is_in_every_window_as_high_and_as_long_as_it_was(
     found = own.replay(level, (1.0, window_s, 2.0), seed)
     inside = found.due_s[(found.due_s >= 1.0) & (found.due_s < 1.0 + window_s)]
     in_two_s = (np.searchsorted(inside, inside + 2.0) - np.arange(inside.size)).max()
-    whole = 1000 if keeps_pace else 1000 * level * window_s / own_count(own, window_s, seed)
+    whole = 1000 if keeps_pace else 1000 * level * window_s / recorded_count(own, window_s, seed)
     assert in_two_s == pytest.approx(whole, rel=0.08)
 
 
-def own_count(own: RecordedTraffic, window_s: float, seed: int) -> int:
+def recorded_count(own: RecordedTraffic, window_s: float, seed: int) -> int:
     """How many requests the stretches of a window have as they were recorded."""
     paced = RecordedTraffic(own.recording, own.order, keeps_pace=True)
     due_s = paced.replay(own.recording.rate_per_s, (1.0, window_s, 2.0), seed).due_s
@@ -166,11 +166,11 @@ def test_a_window_has_exactly_as_many_requests_as_its_level_says(
     found = own.replay(level, (1.0, 10.0, 2.0), seed)
     assert (np.diff(found.due_s) >= 0.0).all()
     inside = ((found.due_s >= 1.0) & (found.due_s < 11.0)).sum()
-    spread = 2 * streams * (1 + level * 10.0 / own_count_of(own, seed))
+    spread = 2 * streams * (1 + level * 10.0 / recorded_count_of(own, seed))
     assert abs(inside - 10.0 * level) <= spread + 1
 
 
-def own_count_of(own: RecordedTraffic, seed: int) -> int:
+def recorded_count_of(own: RecordedTraffic, seed: int) -> int:
     parts = stretches(own.recording.due_s, own.recording.length_s, (1.0, 10.0, 2.0), seed)
     due_s = cut(own.recording.due_s, own.recording.length_s, parts).due_s
     return max(int(((due_s >= 1.0) & (due_s < 11.0)).sum()), 1)

@@ -22,22 +22,22 @@ def recorded(directory: Path, rows: list[dict[str, Any]]) -> RecordedStream:
     return RecordedStream(read_recording(path), np.arange(len(rows)))
 
 
-def found(directory: Path, rows: list[dict[str, Any]]) -> dict[str, list[int]]:
+def grouped(directory: Path, rows: list[dict[str, Any]]) -> dict[str, list[int]]:
     groups = groups_of(recorded(directory, rows))
     return {group.name: group.numbers.tolist() for group in groups}
 
 
 def test_a_few_shapes_are_distinguished_by_name(tmp_path: Path) -> None:
     long, short = {"shapes": {"ids": [256]}}, {"inputs": {"ids": {"content": [1], "shape": [1]}}}
-    assert found(tmp_path, [long, short, long]) == {"[1]": [1], "[256]": [0, 2]}
+    assert grouped(tmp_path, [long, short, long]) == {"[1]": [1], "[256]": [0, 2]}
     two = [{"shapes": {"ids": [n], "mask": [n, 2]}} for n in (4, 3)]
-    assert [*found(tmp_path, two).values()] == [[1], [0]]
-    assert found(tmp_path, [long, long]) == {"": [0, 1]}
+    assert [*grouped(tmp_path, two).values()] == [[1], [0]]
+    assert grouped(tmp_path, [long, long]) == {"": [0, 1]}
 
 
 def test_requests_whose_lines_do_not_say_their_shapes_are_one(tmp_path: Path) -> None:
     rows = [{"entry": 1}, {"entry": 2}, {"shapes": {"ids": [3]}}]
-    assert found(tmp_path, rows) == {"": [0, 1, 2]}
+    assert grouped(tmp_path, rows) == {"": [0, 1, 2]}
 
 
 @given(st.lists(st.integers(1, 500), min_size=2, max_size=80))
@@ -53,7 +53,7 @@ def test_each_request_is_in_one_group_and_groups_ascend(tmp_path: Path, sizes: l
 
 def test_many_shapes_are_grouped_by_size_in_equal_numbers(tmp_path: Path) -> None:
     rows = [{"shapes": {"ids": [n + 1]}} for n in range(100)]
-    groups = found(tmp_path, rows)
+    groups = grouped(tmp_path, rows)
     assert len(groups) == 4
     assert {len(numbers) for numbers in groups.values()} <= {24, 25, 26}
 

@@ -54,7 +54,7 @@ def sent(
     found: list[tuple[Outcome, str] | None] = [None] * len(numbers)
     sender = SequenceSender(server, SequenceSettings(7), np.array(numbers), [SequenceIds.NUMBERS])
 
-    def told(k: int) -> Callable[[Outcome, str], None]:
+    def record_outcome(k: int) -> Callable[[Outcome, str], None]:
         def done(outcome: Outcome, words: str) -> None:
             assert found[k] is None  # told once
             found[k] = outcome, words
@@ -62,7 +62,7 @@ def sent(
         return done
 
     for k, turn in zip(range(len(numbers)), turns * len(numbers), strict=False):
-        sender.send(b"", told(k))
+        sender.send(b"", record_outcome(k))
         if turn and server.waiting:
             server.answer(turn)
     while server.waiting and turns[0] % 2:
