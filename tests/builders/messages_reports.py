@@ -12,7 +12,7 @@ from xml.etree import ElementTree as ET
 from builders.checks import facts, nights
 from builders.decoupled_runs import decoupled_run
 from builders.golden import visible
-from builders.pages import page_of, terminal_of, with_result
+from builders.pages import page_of, terminal_of, with_configs, with_result
 from builders.refusals import Case
 from builders.runs import Toy, make_run, with_config
 from builders.soaked_runs import soaked_run
@@ -88,7 +88,7 @@ def failing(data: ReportData) -> Iterator[str]:
         replace(p, measurement=replace(p.measurement, failures=timed_out))
         for p in best_of(data).rounds
     ]
-    changed = replace(data, best=ProvedConfig.of(best_of(data).candidate, failed))
+    changed = with_configs(data, best=ProvedConfig.of(best_of(data).candidate, failed))
     return rows(comparison(changed), "of which")
 
 
@@ -119,7 +119,7 @@ def started_with(data: ReportData) -> list[str]:
 
 def history_note(data: ReportData, trial: int | None) -> str:
     current = None if trial is None else ProvedConfig.of_trial(data.trials[trial])
-    chart = history(replace(data, current=current))
+    chart = history(with_configs(data, current=current))
     assert chart is not None
     return chart.note
 
@@ -159,7 +159,7 @@ def parts() -> dict[str, Case]:
         ),
         "requests timed out": of_run(failing, **few),
         "a soak was given up for a sentence": of_run(
-            lambda d: soak_sentences(replace(d, best=replace(best_of(d), soak=soak))), **few
+            lambda d: soak_sentences(with_configs(d, best=replace(best_of(d), soak=soak))), **few
         ),
         "a run was started with choices": of_run(started_with, **few),
         "a pull request would be too long": of_run(
@@ -244,7 +244,7 @@ def with_host(data: ReportData, **host: Any) -> ReportData:
         return ProvedConfig.of(config.candidate, points, soak=config.soak)
 
     assert data.current is not None
-    return replace(data, current=on(data.current), best=on(best_of(data)))
+    return with_configs(data, current=on(data.current), best=on(best_of(data)))
 
 
 def said_of_it(data: ReportData, *reasons: str) -> ReportData:
@@ -265,7 +265,7 @@ def lone(data: ReportData, served: int) -> ReportData:
 def one_missed(data: ReportData) -> ReportData:
     first, *rest = best_of(data).rounds
     missed = replace(first, slo=tuple(replace(s, verdict=s.verdict.FAIL) for s in first.slo))
-    return replace(data, best=ProvedConfig.of(best_of(data).candidate, [missed, *rest]))
+    return with_configs(data, best=ProvedConfig.of(best_of(data).candidate, [missed, *rest]))
 
 
 def trusted() -> dict[str, Case]:
@@ -283,7 +283,7 @@ def trusted() -> dict[str, Case]:
         data = with_host(said_of_it(load(run), SAME), **QUIET)
         held = replace(soak, tried=soak.tried[1:])
         best = best_of(data)
-        clean = replace(data, best=ProvedConfig.of(best.candidate, best.rounds, soak=held))
+        clean = with_configs(data, best=ProvedConfig.of(best.candidate, best.rounds, soak=held))
         return [*checks(clean), "", "if the claim had to be lowered:", *checks(data)]
 
     def stood_still(here: Path) -> list[str]:
@@ -294,7 +294,7 @@ def trusted() -> dict[str, Case]:
         still = replace(lost.measurement, host=HostUse(other_cpu_percent=0.0, stalled_percent=0.3))
         still = replace(still, disturbances=disturbances(still, LatencyBound(0.999, 0.04)))
         soak = replace(soak, tried=(replace(lost, measurement=still), held))
-        return checks(replace(data, best=replace(best_of(data), soak=soak)))
+        return checks(with_configs(data, best=replace(best_of(data), soak=soak)))
 
     simpler = f"instances 7: {CHANGED}"
     left_out = "Left out for lack of time: overloading."

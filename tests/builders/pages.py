@@ -8,6 +8,7 @@ from dataclasses import replace
 import click
 
 from tuner.record.earlier import reason_of_sentence
+from tuner.record.proved import ProvedConfig
 from tuner.report import html, markdown
 from tuner.report.blocks import Document
 from tuner.report.data import ReportData
@@ -43,6 +44,12 @@ def with_result(data: ReportData, **changes: object) -> ReportData:
     if "reasons" in changes:  # as sentences, like those of an earlier version
         changes["why"] = tuple(map(reason_of_sentence, changes["reasons"]))  # type: ignore[call-overload]
     return replace(data, result=data.result.model_copy(update=changes))
+
+
+def with_configs(data: ReportData, **changed: ProvedConfig | None) -> ReportData:
+    """The run with another ``current`` or ``best`` config."""
+    names = {"current": "baseline", "best": "winner" if data.result.winner else "best"}
+    return with_result(data, **{names[name]: config for name, config in changed.items()})
 
 
 def checks_of(data: ReportData) -> dict[str, tuple[str, str]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from tuner.measurement.measurement import Rejected
@@ -31,8 +32,6 @@ class ReportData:
     Attributes:
         result: How the run ended; for one that left no result, that it was interrupted.
         finished: The run left a result.
-        current: The config found in the repository; ``None`` if it was not measured.
-        best: The winner, else the best other config; ``None`` if nothing else was measured.
         repeats: Every measurement of the proof, in the order they were made.
         rejected: Measurements that do not count.
         taken_back: The write was taken back: the config is as it was before.
@@ -40,21 +39,36 @@ class ReportData:
 
     directory: Path
     manifest: Manifest
-    objective: Objective
     result: Result
     finished: bool
     trials: tuple[Trial, ...]
     repeats: tuple[Repeat, ...]
     rejected: tuple[Rejected, ...]
-    current: ProvedConfig | None
-    best: ProvedConfig | None
-    slo: tuple[SloRow, ...]
     taken_back: bool
     torn: tuple[str, ...] = ()
 
     @property
     def status(self) -> Status:
         return self.result.status
+
+    @cached_property
+    def objective(self) -> Objective:
+        return Objective.parse(self.manifest.objective)
+
+    @property
+    def current(self) -> ProvedConfig | None:
+        """The config found in the repository; None if it was not measured."""
+        return self.result.baseline
+
+    @property
+    def best(self) -> ProvedConfig | None:
+        """The winner, else the best other config; None if nothing else was measured."""
+        return self.result.winner or self.result.best
+
+    @cached_property
+    def slo(self) -> tuple[SloRow, ...]:
+        """A row for each SLO of the config that the verdict is about, failures first."""
+        return _slo_rows(self.shown_config)
 
     @property
     def run_id(self) -> str:
@@ -75,8 +89,14 @@ class ReportData:
 
     @property
     def shown_config(self) -> ProvedConfig | None:
-        """The config the verdict is about: the one served from now on, or the nearest."""
-        return _shown(self.result)
+        """The config the verdict is about: the one served from now on.
+
+        Where none meets the SLOs, that which misses by least.
+        """
+        current, best = self.current, self.best
+        if self.status is Status.INFEASIBLE and current is not None and best is not None:
+            return min((current, best), key=lambda config: violation(config.judged.slo))
+        return current if self.status is Status.KEPT else (best or current)
 
     @property
     def best_name(self) -> str:
@@ -129,30 +149,17 @@ def _assemble(store: RunStore) -> ReportData:
     repeats, found = tuple(store.confirmation()), store.result()
     rejected = tuple(store.rejected())
     result = found or _interrupted(manifest, trials, rejected)
-    current, best = result.baseline, result.winner or result.best
     return ReportData(
         directory=store.directory,
         manifest=manifest,
-        objective=Objective.parse(manifest.objective),
         result=result,
         finished=found is not None,
         trials=trials,
         repeats=repeats,
         rejected=rejected,
-        current=current,
-        best=best,
-        slo=_slo_rows(_shown(result)),
         taken_back=is_taken_back(result.written),
         torn=store.torn(),
     )
-
-
-def _shown(result: Result) -> ProvedConfig | None:
-    """The config that a verdict is about; where none meets the SLOs, that which misses by least."""
-    current, best = result.baseline, result.winner or result.best
-    if result.status is Status.INFEASIBLE and current is not None and best is not None:
-        return min((current, best), key=lambda config: violation(config.judged.slo))
-    return current if result.status is Status.KEPT else (best or current)
 
 
 def _interrupted(

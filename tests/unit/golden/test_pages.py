@@ -15,7 +15,7 @@ from builders.checks import SLO, facts, nights
 from builders.decoupled_runs import decoupled_run
 from builders.golden import Golden, difference, forms, sections, table_of
 from builders.mixed_shapes import shaped_run
-from builders.pages import STATUSES, terminal_of, with_result
+from builders.pages import STATUSES, terminal_of, with_configs, with_result
 from builders.proof_cases import CASES
 from builders.reasons import texts
 from builders.runs import Toy, make_run
@@ -117,7 +117,9 @@ def sentences() -> str:
         "a gain in times": with_result(better, gain=gain(17.9, 17.4, 18.4)),
         "at least": with_result(better, gain=gain(17.9, 17.4, 18.4, at_least=True)),
         "in capacity": with_result(better, gain=gain(1.65, 1.53, 1.78, compared="capacity")),
-        "the client could send no more": replace(better, best=replace(better.best, at_least=True)),
+        "the client could send no more": with_configs(
+            better, best=replace(better.best, at_least=True)
+        ),
         "kept, less than 7%": with_result(kept, gain=gain(0.97, 0.94, 1.064)),
         "kept, no gain is possible": with_result(kept, gain=gain(0.97, 0.94, 0.97)),
         "kept, nothing compared": with_result(kept, gain=None),
@@ -199,7 +201,7 @@ def proofs() -> str:
 
 def with_current(data: ReportData, **known: Any) -> ReportData:
     assert data.current is not None
-    return replace(data, current=replace(data.current, **known))
+    return with_configs(data, current=replace(data.current, **known))
 
 
 def busy(data: ReportData) -> ReportData:

@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 from builders.candidates import candidate_of, the_one
 from builders.measurements import P99_40MS
-from builders.pages import Made, text_of
+from builders.pages import Made, text_of, with_configs
 from builders.runs import CURRENT, Toy, make_run
 
 from tuner.record.proved import ProvedConfig
 from tuner.record.status import Status
 from tuner.record.store import RunStore
-from tuner.report.data import _slo_rows, load
+from tuner.report.data import load
 from tuner.report.sentence import verdict_sentence
 from tuner.report.tables import change
 from tuner.score.judge import Verdict, violation
@@ -133,8 +133,7 @@ def test_the_nearest_config_is_the_one_that_misses_by_least(made: Made) -> None:
     worse = ProvedConfig.of(data.best.candidate, [judge_point([P99_40MS], far)], from_search=True)
     near = replace(data.current.rounds[0].measurement, p99_latency_us=41e3)
     now = ProvedConfig.of(CURRENT, [judge_point([P99_40MS], near)], from_search=True)
-    result = data.result.model_copy(update={"baseline": now, "best": worse})
-    data = replace(data, result=result, current=now, best=worse, slo=_slo_rows(now))
+    data = with_configs(data, current=now, best=worse)
     assert data.shown_config is now
     assert data.best_name == "nearest other config"
     assert "the nearest, the current config, misses" in verdict_sentence(data)

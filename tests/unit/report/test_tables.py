@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
-from builders.pages import Made
+from builders.pages import Made, with_configs
 
 from tuner.report.quantities import found_text, latency_text, margin_text
 from tuner.report.tables import comparison
@@ -23,7 +21,7 @@ def test_what_is_not_the_bound_does_not_read_like_it(found_us: float, text: str)
 
 def test_without_a_current_config_to_show_no_row_is_longer_than_the_table(made: Made) -> None:
     data = made("improved")
-    table = comparison(replace(data, current=None))
+    table = comparison(with_configs(data, current=None))
     assert table is not None
     assert {len(row) for row in table.rows} == {len(table.headers)} == {2}
     both = comparison(data)
