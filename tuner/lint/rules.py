@@ -82,7 +82,7 @@ RULES: dict[str, RuleText] = {
     "no-queue-timeout": RuleText("A long delay, perhaps meant as a timeout.", "batcher.md"),
     "queue-policy-idle": RuleText("A queue policy: requests wait beside idle instances.", _TRIED),
     "timeout-beside-delay": RuleText("A queue timeout that may slow the batcher.", "server#8870"),
-    "timeout-within-delay": RuleText("Requests rejected while held back for a batch.", _TRIED),
+    "timeout-within-delay": RuleText("Requests rejected while they wait for a batch.", _TRIED),
     "full-queue-in-step": RuleText("max_queue_size in a step of an ensemble.", "core#466"),
     "stateless-sequences": RuleText("Sequence batching of a model without state.", _PROTO),
     "unequal-shapes": RuleText("An input whose lengths keep requests apart.", "ragged_batching.md"),
