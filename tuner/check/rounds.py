@@ -31,7 +31,7 @@ from tuner.record.responses import responses_of
 from tuner.record.shapes import shapes_of
 from tuner.record.status import CheckStatus
 from tuner.score.capacity import Bracket
-from tuner.score.judge import severity, tightest_latency
+from tuner.score.judge import SloOutcome, severity, tightest_latency
 from tuner.score.point import Point
 from tuner.score.ratio import Ratio, paired_ratio, two_sample_ratio
 from tuner.search.estimate import OVERHEAD_S
@@ -128,15 +128,19 @@ class CheckRounds:
         return sum(len(r.points) for r in self._own.rounds)
 
     @property
+    def _missed(self) -> list[Point]:
+        points = (p for r in self._own.rounds for p in r.points)
+        return [p for p in points if p.outcome is SloOutcome.MISSED]
+
+    @property
     def loads_missed(self) -> int:
         """Those that missed an SLO: of a capacity search, loads above the capacity."""
-        return sum(not p.passed for r in self._own.rounds for p in r.points)
+        return len(self._missed)
 
     @property
     def disturbances(self) -> tuple[Reason, ...]:
         """What disturbed the machine under that load, or one that missed an SLO."""
-        missed = [p for r in self._own.rounds for p in r.points if not p.passed]
-        found = (d for p in (*self.held, *missed) for d in p.measurement.disturbances)
+        found = (d for p in (*self.held, *self._missed) for d in p.measurement.disturbances)
         return tuple({sentence(d): d for d in reversed([*found])}.values())[::-1]
 
     def _start(self) -> float:

@@ -33,7 +33,7 @@ def missed_by_gaps(slos: Sequence[Slo], point: Point) -> bool:
 
     whole = point.measurement
     gaps = any(m.outside_gaps_us is not None for m in (whole, *whole.streams.values()))
-    if point.passed or whole.disturbances or not gaps:
+    if point.outcome is not SloOutcome.MISSED or whole.disturbances or not gaps:
         return False
     streams = {name: outside_gaps(stream) for name, stream in whole.streams.items()}
     later = judge_all(slos, replace(outside_gaps(whole), streams=streams))

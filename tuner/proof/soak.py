@@ -174,7 +174,7 @@ def _excuse(point: Point, late: LateShare | None, rules: ProofRules) -> str:
 
     A soak that ended early might have had no further late requests.
     """
-    if point.passed or saturated(point):
+    if point.outcome is not SloOutcome.MISSED or saturated(point):
         return ""
     allowed = max((1.0 - share for share in tail_shares(rules.slos)), default=0.0)
     shown = min(point.measurement.duration_s / max(float(rules.confirm.soak), 1e-9), 1.0)

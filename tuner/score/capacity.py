@@ -193,7 +193,7 @@ def is_near(probe: Probe) -> bool:
     if (
         probe.slo_utilisation is None
         or saturated(probe)
-        or probe.passed != (probe.slo_utilisation <= 1.0)
+        or probe.outcome.met is not (probe.slo_utilisation <= 1.0)
     ):
         return False
     low, high = NEAR

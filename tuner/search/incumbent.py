@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tuner.meter.evaluate import nearly
+from tuner.score.judge import SloOutcome
 from tuner.score.point import Point
 from tuner.score.trial import Trial, TrialState
 from tuner.space.candidate import Candidate
@@ -52,4 +53,5 @@ def near_misses(trials: Sequence[Trial], near_miss: float) -> list[Trial]:
 
 
 def _reached(point: Point, near_miss: float) -> bool:
-    return point.passed or nearly(point, near_miss)
+    """Too few answers show no loss."""
+    return point.outcome is not SloOutcome.MISSED or nearly(point, near_miss)

@@ -32,11 +32,14 @@ from tuner.cli.ui.words import (
 )
 from tuner.progress.events import Events
 from tuner.progress.follower import Follower, RunProgress
+from tuner.score.judge import SloOutcome
 from tuner.score.point import Point
 from tuner.score.trial import Trial, TrialState
 from tuner.space.words import changes_text
 
 _REDRAWS_PER_S = 1.0
+#: Of a round; too few answers show no miss.
+_STYLES = {SloOutcome.MET: "", SloOutcome.MISSED: "red", SloOutcome.TOO_FEW: "yellow"}
 #: Rows of what has ended, at most; the lines of the terminal left free; a column is never narrower.
 _RECENT, _MARGIN, _LEAST = 6, 1, 10
 
@@ -117,7 +120,7 @@ class LiveEvents(Follower):
     def round_over(self, what: str, sustained: Point) -> None:
         self._point = round_text(what, sustained)
         if not self.progress.trials:  # there are only rounds to show
-            self._end(_Row(what, point_text(sustained), "", "" if sustained.passed else "red"))
+            self._end(_Row(what, point_text(sustained), "", _STYLES[sustained.outcome]))
 
     def trial_finished(self, trial: Trial, best: Trial | None) -> None:
         super().trial_finished(trial, best)
