@@ -23,7 +23,7 @@ MET = {"Verdict.PASS", "SloOutcome.MET"}
 ALIKE = {
     ("proof/soak.py", "soak"): "a window counts where it passed or tells where the bound is",
     ("report/run_document.py", "_points"): "shows each verdict in its own words",
-    ("report/tables.py", "_unmet"): "shows each verdict in its own words",
+    ("report/ended.py", "_unmet"): "shows each verdict in its own words",
     ("report/trust.py", "_rounds"): "shows each verdict in its own words",
     ("score/next_load.py", "_between"): "a step beside the guess, whose side hardly matters",
 }
