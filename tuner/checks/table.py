@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from tuner.checks import machine, models, requests, responses, sequences
+from tuner.checks import first, machine, models, requests, responses, sequences
 from tuner.checks.case import Case
 from tuner.checks.parts import completed
 from tuner.modelconfig.served import Served
@@ -58,6 +58,7 @@ CHECKS: tuple[CheckRule, ...] = (
     CheckRule(responses.check_bounded_latencies),
     CheckRule(responses.check_minimized_latency),
     CheckRule(responses.check_protocol_of_decoupled),
+    CheckRule(first.check_first),
     CheckRule(requests.check_rows),
     CheckRule(requests.check_resolution),
     CheckRule(requests.check_shapes),
@@ -76,6 +77,7 @@ CHECKS: tuple[CheckRule, ...] = (
     _noted(machine.note_weights),
     _noted(machine.note_shared_memory),
     _noted(models.note_untried),
+    _noted(first.note_first),
     _noted(machine.note_cache_sizes),
     _noted(machine.note_gpus),
 )

@@ -17,6 +17,7 @@ from tuner.run.resume import resumed_manifest, spent_before
 from tuner.run.trust import BegunRuns, named_spec, trusted_trials
 from tuner.search.searcher import Searcher
 from tuner.search.strategies.registry import STRATEGIES
+from tuner.space.analyzer_results import first_configs
 
 _FROM_STORAGE = (
     "{run} met its workers in {storage}, which tune no longer uses: it goes on with its "
@@ -95,7 +96,9 @@ def open_run(
     with study_of(job, store, note) as record:
         strategy = STRATEGIES[job.spec.search.strategy](job.space, job.spec)
         several = manifest.choices.on is not None
+        given = job.spec.search.first
+        first = () if given is None else first_configs(given, job.space).candidates
         searcher = Searcher(
-            job.space, strategy, history, record, store.append_trial, several=several
+            job.space, strategy, history, record, store.append_trial, first=first, several=several
         )
         yield OpenRun(store, manifest, searcher)

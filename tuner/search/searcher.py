@@ -25,6 +25,7 @@ class Searcher:
     Args:
         record: The study to write the trials into.
         keep: Stores each trial.
+        first: Candidates that are measured before the designs.
         several: Several benches measure, each with a server of its own: there are no batches.
 
     Attributes:
@@ -39,6 +40,7 @@ class Searcher:
         record: StudyRecord | None = None,
         keep: Callable[[Trial], None] = lambda _: None,
         *,
+        first: Sequence[Candidate] = (),
         several: bool = False,
     ) -> None:
         self._space = space
@@ -49,7 +51,7 @@ class Searcher:
         self._batch: list[Proposal] = []
         self._enough: Enough | None = None
         self._batch_start = 0
-        self._leads = [*strategy.designs, space.current]
+        self._leads = [*dict.fromkeys((*first, *strategy.designs)), space.current]
         self._lead_given_up = self._by_looks = False
         self.history: list[Trial] = list(history)
         self.pending: list[Proposal] = []

@@ -250,9 +250,7 @@ def _current(
     """
     bases = {label: model.base.completed for label, model in space.served.models.items()}
     values: dict[Knob, FieldValue] = {
-        p.knob: _current_value(p, bases[p.knob.owner])
-        for p in space.parameters
-        if p.knob.owner != SERVER
+        p.knob: value_in(p, bases[p.knob.owner]) for p in space.parameters if p.knob.owner != SERVER
     }
     searched = [k for k in values if k.path == DYNAMIC_BATCHING]
     for batcher in (*searched, *(implied for implied, _ in space.implied_batchers)):
@@ -268,7 +266,8 @@ def _current(
     return Candidate({**values, CACHE: cache_bytes})
 
 
-def _current_value(parameter: Parameter, message: Any) -> FieldValue:
+def value_in(parameter: Parameter, message: Any) -> FieldValue:
+    """A field of a config, in the words of its parameter where that has some."""
     configured = get(message, parameter.path)
     if configured in parameter:
         return configured

@@ -16,7 +16,16 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, Field, ValidationInfo, field_validator, model_validator
 from pydantic.json_schema import SkipJsonSchema
 
-from tuner.spec.fields import Count, Natural, PositiveNumber, SpaceSpec, SpecPath, Strict, WriteTo
+from tuner.spec.fields import (
+    Count,
+    Natural,
+    PositiveNumber,
+    SpaceSpec,
+    SpecFile,
+    SpecPath,
+    Strict,
+    WriteTo,
+)
 from tuner.spec.forms import CARRIED, as_written, long_form
 from tuner.spec.metrics import Scope
 from tuner.spec.paths import CONFIG_NAME
@@ -56,6 +65,12 @@ class Search(Strict):
     seed: Natural = Field(0, description="same seed, same proposals for the same scores")
     startup_trials: Count = Field(
         8, description="random proposals before the model is used; strategy gp needs no more than 4"
+    )
+    first: SpecFile | None = Field(
+        None,
+        exclude_if=lambda file: file is None,
+        description="results of NVIDIA's Model Analyzer, a checkpoint (0.ckpt) or "
+        "metrics-model-inference.csv: its best configs are measured first, its figures not used",
     )
 
 

@@ -1,0 +1,162 @@
+"""Configs that Model Analyzer measured, as the first ones of a search."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tuner.checks.first import note_first
+from tuner.errors import SpecError
+from tuner.prepare.job import Job, Request, prepare
+from tuner.search.searcher import Searcher
+from tuner.search.strategies.registry import STRATEGIES
+from tuner.space.analyzer_results import first_configs, read_results
+from tuner.spec.paths import DYNAMIC_BATCHING, INSTANCES, MAX_BATCH_SIZE
+
+CONFIG = """
+name: "m" backend: "python" max_batch_size: 8
+input { name: "x" data_type: TYPE_FP32 dims: 4 }
+output { name: "y" data_type: TYPE_FP32 dims: 4 }
+instance_group { count: 1 kind: KIND_CPU }
+"""
+SPEC = """\
+model: m
+repository: models
+slo: [p99_latency <= 40ms]
+space:
+  instance_group.count: {int: [1, 4]}
+  max_batch_size: {choice: [8, 16, 32]}
+  dynamic_batching: {choice: [off, on]}
+  dynamic_batching.max_queue_delay_microseconds: {int: [50, 1000], log: true}
+search: {first: RESULTS, strategy: STRATEGY}
+"""
+HEADER = (
+    *("Model", "Batch", "Concurrency", "Model Config Path", "Instance Group", "Max Batch Size"),
+    *("Satisfies Constraints", "Throughput (infer/sec)", "p99 Latency (ms)"),
+)
+BROKEN = (
+    '{"ResultManager.results": {"_results": {"m": {"v": [{"_model_run_configs": [{'
+    '"_model_config_variant": {"model_config": {"maxBatchSize": "x"}}}]}, {}]}}}}'
+)
+#: Variant, instances, size, whether constraints are met, throughput.
+VARIANTS = (
+    ("m_config_default", 1, 8, "Yes", 100.0),
+    ("m_config_0", 2, 16, "Yes", 300.0),
+    ("m_config_0", 2, 16, "Yes", 250.0),
+    ("m_config_1", 4, 32, "No", 900.0),
+    ("m_config_2", 3, 8, "Yes", 280.0),
+    ("m_config_3", 9, 16, "Yes", 800.0),
+)
+
+
+def table(path: Path, model: str = "m") -> Path:
+    with path.open("w", newline="") as file:
+        rows = csv.writer(file)
+        rows.writerow(HEADER)
+        for name, count, size, satisfies, rate in VARIANTS:
+            rows.writerow([model, 1, 8, name, f"{count}:CPU", size, satisfies, rate, 7.5])
+    return path
+
+
+def checkpoint(path: Path, model: str = "m") -> Path:
+    """Shaped as release 1.58 writes it, without what is not read."""
+    variants: dict[str, Any] = {}
+    for name, count, size, _, rate in VARIANTS:
+        batching = {} if name.endswith("default") else {"dynamicBatching": {}}
+        config = {
+            "name": name.replace("m_", f"{model}_"),
+            "maxBatchSize": size,
+            "instanceGroup": [{"count": count, "kind": "KIND_CPU"}],
+            **batching,
+        }
+        run = {"_model_run_configs": [{"_model_config_variant": {"model_config": config}}]}
+        figures = [["perf_throughput", {"_value": rate}], ["perf_latency_p99", {"_value": 7.5}]]
+        measured = variants.setdefault(name, [run, {}])[1]
+        measured[f"{name} {rate}"] = {"_model_config_measurements": [{"_non_gpu_data": figures}]}
+    path.write_text(json.dumps({"ResultManager.results": {"_results": {model: variants}}}))
+    return path
+
+
+def job(here: Path, results: Path, strategy: str = "gp") -> Job:
+    model = here / "models" / "m"
+    (model / "1").mkdir(parents=True, exist_ok=True)
+    (model / "1" / "model.py").write_text("class TritonPythonModel: ...")
+    (model / "config.pbtxt").write_text(CONFIG)
+    text = SPEC.replace("RESULTS", results.name).replace("STRATEGY", strategy)
+    (here / "spec.yaml").write_text(text)
+    return prepare(Request(spec=here / "spec.yaml"))
+
+
+def shown(made: Job, candidate: Any) -> tuple[Any, ...]:
+    fields = {knob.path: value for knob, value in candidate.fields.items()}
+    return tuple(fields.get(path) for path in (INSTANCES, MAX_BATCH_SIZE, DYNAMIC_BATCHING))
+
+
+def test_the_best_of_a_table_that_meet_its_constraints_go_first(tmp_path: Path) -> None:
+    made = job(tmp_path, table(tmp_path / "metrics-model-inference.csv"))
+    found = first_configs(tmp_path / "metrics-model-inference.csv", made.space)
+    assert [shown(made, c) for c in found.candidates] == [
+        (2, 16, True),
+        (3, 8, True),
+        (4, 32, True),
+    ]
+    assert (found.count, found.outside) == (5, 1)
+    (note,) = note_first(made.case)
+    assert "of the 5 configs in metrics-model-inference.csv" in note.message
+    assert "the space does not have 1" in note.message
+
+
+def test_a_checkpoint_has_whole_configs_and_says_nothing_of_constraints(tmp_path: Path) -> None:
+    made = job(tmp_path, checkpoint(tmp_path / "0.ckpt"))
+    found = first_configs(tmp_path / "0.ckpt", made.space)
+    assert [shown(made, c) for c in found.candidates] == [
+        (4, 32, True),
+        (2, 16, True),
+        (3, 8, True),
+    ]
+
+
+@pytest.mark.parametrize("strategy", ["gp", "tpe", "random"])
+def test_a_search_begins_with_them_and_takes_none_as_measured(
+    tmp_path: Path, strategy: str
+) -> None:
+    made = job(tmp_path, table(tmp_path / "results.csv"), strategy)
+    first = first_configs(tmp_path / "results.csv", made.space).candidates
+    chosen = STRATEGIES[made.spec.search.strategy](made.space, made.spec)
+    searcher = Searcher(made.space, chosen, first=first)
+    assert searcher.history == []
+    assert list(searcher.leads[:3]) == list(first)
+    proposal = searcher.next()
+    assert proposal is not None
+    assert proposal.candidate == first[0]  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("{", "not Model Analyzer's"),
+        ("{}", "not Model Analyzer's"),
+        ("Model,Batch\nm,1\n", "no column Model Config Path"),
+        ("", "no column"),
+        ('{"ResultManager.results": {"_results": {}}}', "it holds no results"),
+        (
+            BROKEN,
+            "a config in it is none",
+        ),
+    ],
+)
+def test_what_is_none_of_its_files_is_refused(tmp_path: Path, text: str, said: str) -> None:
+    path = tmp_path / "results"
+    path.write_text(text)
+    with pytest.raises(SpecError, match=said) as caught:
+        read_results(path)
+    assert "metrics-model-inference.csv" in caught.value.hint
+
+
+def test_results_of_other_models_are_refused_at_their_place_in_the_spec(tmp_path: Path) -> None:
+    with pytest.raises(SpecError, match=r"spec.yaml:9:10: search.first: .* no results for m"):
+        job(tmp_path, table(tmp_path / "results.csv", "other"))

@@ -1,0 +1,43 @@
+"""The configs of Model Analyzer's results that a search begins with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tuner.checks.case import Case
+from tuner.errors import SpecError
+from tuner.space.analyzer_results import first_configs, read_results
+from tuner.spec.mistakes import Finding, FindingSeverity
+
+_FIRST = ("search", "first")
+
+
+def check_first(case: Case) -> Iterator[Finding]:
+    """Its results can be read, and are of the models that are searched."""
+    file = case.spec.search.first
+    if file is None:
+        return
+    try:
+        read_results(file)
+        first_configs(file, case.space)
+    except SpecError as error:
+        yield from Finding.of(error, _FIRST)
+
+
+def note_first(case: Case) -> Iterator[Finding]:
+    """Which of them go first."""
+    file = case.spec.search.first
+    if file is None:
+        return
+    found = first_configs(file, case.space)
+    outside = f"; the space does not have {found.outside}" * bool(found.outside)
+    text = (
+        f"of the {found.count} configs in {file.name} that Model Analyzer measured, the best "
+        f"{len(found.candidates)} go first, and are measured anew, without its figures{outside}"
+    )
+    if not found.candidates:
+        text = (
+            f"none of the {found.count} configs in {file.name} that Model Analyzer measured is in "
+            "the space beside the current config: the search begins as without them"
+        )
+    yield Finding(_FIRST, text, severity=FindingSeverity.NOTED)

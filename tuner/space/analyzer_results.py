@@ -1,0 +1,209 @@
+"""Configs that Model Analyzer measured: a search measures the best of them first, anew.
+
+Its figures count for nothing: they come from other loads, windows and inputs, and perhaps another
+machine. So a config of its results is a proposal like any other. The formats are those of release
+1.58: a checkpoint (`N.ckpt`), which holds whole configs, or `metrics-model-inference.csv`, which
+holds instances and batch sizes.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from google.protobuf import json_format
+
+from tuner.errors import SpecError
+from tuner.modelconfig.path import get, with_fields
+from tuner.modelconfig.schema import ModelConfig, new_config
+from tuner.modelconfig.values import FieldValue
+from tuner.plain import plain
+from tuner.regular import read_limited
+from tuner.space.build import value_in
+from tuner.space.candidate import Candidate
+from tuner.space.parameters import Knob
+from tuner.space.space import Space
+from tuner.spec.mistakes import listed
+from tuner.spec.paths import (
+    DELAY,
+    DYNAMIC_BATCHING,
+    INSTANCES,
+    MAX_BATCH_SIZE,
+    PREFERRED,
+    is_inside,
+)
+
+#: So many of its configs go first.
+MOST_FIRST = 3
+_MOST_BYTES = 256 << 20
+_HINT = (
+    "give a checkpoint of Model Analyzer (checkpoints/0.ckpt), or results/metrics-model-inference."
+    "csv of its export directory"
+)
+_COLUMNS = ("Model", "Model Config Path", "Instance Group", "Throughput (infer/sec)")
+#: Model Analyzer's names of variants end so.
+_VARIANT = re.compile(r"_config_(default|\d+)$")
+_INSTANCES = re.compile(r"(\d+):(?:GPU|CPU)")
+
+
+@dataclass(frozen=True)
+class ReportedConfig:
+    """One config of its results.
+
+    Attributes:
+        name: Of the variant.
+        configs: By the name of the model; what is not known of a config is as it is now.
+        throughput_infer_per_s: The highest that it measured.
+        satisfies: Whether its constraints were met there; a checkpoint does not say.
+    """
+
+    name: str
+    configs: Mapping[str, ModelConfig | Mapping[str, FieldValue]]
+    throughput_infer_per_s: float
+    satisfies: bool = True
+
+
+@dataclass(frozen=True)
+class FirstConfigs:
+    """What a search begins with.
+
+    Attributes:
+        candidates: In the order of Model Analyzer's throughput, those that met its constraints
+            first.
+        count: Configs in its results for the models of the space.
+        outside: Those of them that the space does not have.
+    """
+
+    candidates: tuple[Candidate, ...]
+    count: int
+    outside: int
+
+
+def first_configs(path: Path, space: Space) -> FirstConfigs:
+    """The best configs of Model Analyzer's results that a space has.
+
+    Raises:
+        SpecError: The file cannot be read, or has no results for a model of the space.
+    """
+    models = {p.knob.owner for p in space.parameters}
+    reported = [r for r in read_results(path) if models & r.configs.keys()]
+    if not reported:
+        raise SpecError(f"{path}: no results for {listed(sorted(models))}", _HINT)
+    reported.sort(key=lambda r: (not r.satisfies, -r.throughput_infer_per_s))
+    current = space.canonical(space.current)
+    made = [_candidate(r, space) for r in reported]
+    inside = dict.fromkeys(c for c in made if c is not None and c not in (current, space.current))
+    return FirstConfigs(tuple(inside)[:MOST_FIRST], len(reported), made.count(None))
+
+
+def read_results(path: Path) -> list[ReportedConfig]:
+    """Every config of a checkpoint or a table.
+
+    Raises:
+        SpecError: It cannot be read, or is neither.
+    """
+    try:
+        text = read_limited(path, _MOST_BYTES).decode()
+    except (OSError, UnicodeDecodeError) as error:
+        said = error.strerror if isinstance(error, OSError) else "it is no text"
+        raise SpecError(f"{path}: {said}", _HINT) from error
+    try:
+        found = [*_of_checkpoint(json.loads(text))] if text.lstrip()[:1] == "{" else None
+        found = [*_of_table(text)] if found is None else found
+    except json_format.ParseError as error:
+        raise SpecError(f"{path}: a config in it is none: {plain(str(error))}", _HINT) from error
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise SpecError(f"{path}: not Model Analyzer's: {plain(str(error))}", _HINT) from error
+    if not found:
+        raise SpecError(f"{path}: it holds no results", _HINT)
+    return found
+
+
+def _of_checkpoint(state: Any) -> Iterator[ReportedConfig]:
+    for variants in state["ResultManager.results"]["_results"].values():
+        for name, (run, measured) in variants.items():
+            configs = dict[str, ModelConfig | Mapping[str, FieldValue]]()
+            for one in run["_model_run_configs"]:
+                parts = one.get("_composing_config_variants") or []
+                for variant in (one["_model_config_variant"], *parts):
+                    message = new_config()
+                    given = variant["model_config"]
+                    json_format.ParseDict(given, message, ignore_unknown_fields=True)
+                    configs[_VARIANT.sub("", message.name)] = message
+            rates = [_throughput(measurement) for measurement in measured.values()]
+            yield ReportedConfig(str(name), configs, max(rates, default=0.0))
+
+
+def _throughput(measurement: Any) -> float:
+    """Of all models of one measurement together."""
+    parts = measurement["_model_config_measurements"]
+    tags = (dict(part["_non_gpu_data"]) for part in parts)
+    return sum(float(tag["perf_throughput"]["_value"]) for tag in tags)
+
+
+def _of_table(text: str) -> Iterator[ReportedConfig]:
+    rows = list(csv.DictReader(io.StringIO(text)))
+    if missing := [name for name in _COLUMNS if not rows or name not in rows[0]]:
+        raise ValueError(f"no column {listed(missing)}")
+    best = dict[str, ReportedConfig]()
+    for row in rows:
+        name, rate = row["Model Config Path"], float(row["Throughput (infer/sec)"])
+        fields: dict[str, FieldValue] = {}
+        if counts := _INSTANCES.findall(row["Instance Group"]):
+            fields[INSTANCES] = int(counts[0])
+        if (size := row.get("Max Batch Size") or "").isdigit():
+            fields[MAX_BATCH_SIZE] = int(size)
+        if not name.endswith("_config_default"):
+            fields[DYNAMIC_BATCHING] = True  # in every config that it makes itself
+        satisfies = (row.get("Satisfies Constraints") or "Yes") == "Yes"
+        own = ReportedConfig(name, {row["Model"]: fields}, rate, satisfies)
+        other = best.get(name)
+        if other is None or (own.satisfies, rate) > (
+            other.satisfies,
+            other.throughput_infer_per_s,
+        ):
+            best[name] = own
+    yield from best.values()
+
+
+def _candidate(reported: ReportedConfig, space: Space) -> Candidate | None:
+    """It as one of the space; None where the space has no such values."""
+    values: dict[Knob, FieldValue] = dict(space.values(space.current))
+    for parameter in space.parameters:
+        knob = parameter.knob
+        if knob.owner not in reported.configs:
+            continue
+        config = _whole(reported.configs[knob.owner], space, knob.owner)
+        if config is None:
+            return None
+        if is_inside(knob.path, DYNAMIC_BATCHING) and get(config, DYNAMIC_BATCHING) is None:
+            values.pop(knob, None)
+            continue
+        value = value_in(parameter, config)
+        if value not in parameter and knob.path in (DELAY, PREFERRED):
+            value = next(iter(parameter))  # Model Analyzer seldom sets them
+        if value not in parameter:
+            return None
+        values[knob] = value
+    candidate = space.candidate(values)
+    return candidate if space.contains(candidate) and not space.violations(candidate) else None
+
+
+def _whole(
+    config: ModelConfig | Mapping[str, FieldValue], space: Space, model: str
+) -> ModelConfig | None:
+    if not isinstance(config, Mapping):
+        return config
+    base, fields = space.served.models[model].base.completed, dict(config)
+    if not base.max_batch_size:
+        fields = {path: v for path, v in fields.items() if path == INSTANCES}
+    try:
+        return with_fields(base, fields)
+    except SpecError:
+        return None
