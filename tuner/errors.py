@@ -93,7 +93,7 @@ class StalePlanError(TunerError):
     """The file to be replaced is not the one the run read."""
 
     exit_code = 13
-    meaning = "plan is stale"
+    meaning = "a config changed since the run read it: nothing was written"
 
 
 class InterruptedRunError(TunerError):

@@ -179,7 +179,7 @@ def test_rollback_puts_back_the_server_of_a_run_that_was_killed(
     assert theirs.running.max_batch_size == 8
     assert guarded(cli, ["rollback", str(store.directory)]) == 0
     assert theirs.running.max_batch_size == 6
-    assert capsys.readouterr().out == f"put back: {MODEL} at {endpoints.grpc}\n"
+    assert capsys.readouterr().out == f"restored: {MODEL} at {endpoints.grpc}\n"
     assert not (store.logs / INITIAL_CONFIGS).exists()
 
     (store.logs / INITIAL_CONFIGS).write_text(json.dumps({MODEL: found}))

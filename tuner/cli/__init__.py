@@ -30,9 +30,9 @@ COMMANDS = {
     "check": "measure the config in the repository against its SLOs and the last accepted result",
     "report": "render a run's reports again, or list all runs",
     "compare": "show two runs side by side",
-    "size": "tell how many replicas a rate needs, with a threshold for autoscalers",
+    "size": "compute how many replicas a rate needs, with a threshold for autoscalers",
     "apply": "write a run's winner into the model repository",
-    "rollback": "put back the config that was there before the last write",
+    "rollback": "restore the config from before the last write",
     "lint": "list what is wrong or risky in a model repository",
     "schema": "print the JSON Schema of specs, for editors",
     "completion": "print what bash, zsh or fish needs to complete commands",
@@ -205,7 +205,7 @@ def _say_versions() -> None:
     default="auto",
     show_default=True,
     expose_value=False,
-    help="Print in colours; auto: on a terminal, unless $NO_COLOR is set.",
+    help="Print in colors; auto: on a terminal, unless $NO_COLOR is set.",
 )
 @click.option("--debug", is_flag=True, expose_value=False, help="Show the traceback of an error.")
 @click.pass_context

@@ -40,15 +40,15 @@ _ELSEWHERE = (
     "--all",
     "every",
     is_flag=True,
-    help="Draft a spec for each model of a repository, which MODEL names then. Models that are "
-    "searched with an ensemble or with a model that calls them get none of their own.",
+    help="Draft a spec for each model of the repository MODEL. A model that is searched with an "
+    "ensemble, or with a model that calls it, gets no spec of its own.",
 )
 @click.option(
     "--from-model-analyzer",
     "analyzer_file",
     type=options.EXISTING_FILE,
-    help="Take settings from a YAML file of NVIDIA's Model Analyzer; MODEL may be left out. By "
-    "default, MODEL's own model_analyzer/config.yaml, which NVIDIA's AITune writes.",
+    help="Take settings from a YAML file of NVIDIA's Model Analyzer; MODEL is optional then.  "
+    "[default: MODEL's model_analyzer/config.yaml, which NVIDIA's AITune writes, if it exists]",
 )
 @options.repository_option(
     f"Model repository that holds MODEL; by default the YAML's, or {REPOSITORY}."
@@ -57,11 +57,13 @@ _ELSEWHERE = (
     "--slo",
     "slos",
     multiple=True,
-    help="An SLO; may be given several times. One of them is on a latency.  [default: the YAML's, "
+    help="An SLO; repeat for several. At least one must bound a latency.  [default: the YAML's, "
     f"or {EXAMPLE}; p99_first_response <= 200ms of a decoupled model]",
 )
-@click.option("--image", help="The server is a container of this image, as NVIDIA's tritonserver.")
-@click.option("--server", "host", help="The server runs already, on this host.")
+@click.option(
+    "--image", help="Start the server as a container of this image, such as NVIDIA's tritonserver."
+)
+@click.option("--server", "host", help="Use the server that runs on this host.")
 @click.option(
     "--write-to",
     default=CONFIG_NAME,
@@ -93,7 +95,8 @@ def command(
     if every:
         if analyzer_file is not None:
             raise SpecError(
-                "--all takes nothing from Model Analyzer", "draft its models one by one"
+                "--all and --from-model-analyzer exclude each other",
+                "draft each model of that file: tune init MODEL --from-model-analyzer FILE",
             )
         where = Path(model) if model else repository or options.default_repository("init --all")
         server = _named_server(image, host)
@@ -110,11 +113,11 @@ def command(
     profile = _profile(analyzer_file, model)
     model = profile.model if profile else model
     if model is None:
-        raise SpecError("no model is named", "tune init MODEL")
+        raise SpecError("tune init needs a MODEL", "`tune models REPOSITORY` lists the models")
     target = output or Path(f"{model}.yaml")
     to_stdout = str(target) == "-"
-    if target.exists() and not force and not to_stdout:
-        raise SpecError(f"{target} already exists", "--force replaces it, --output names another")
+    if not to_stdout:
+        _refuse_target(target, model, force=force)
     directory = Path.cwd() if to_stdout else target.absolute().parent
     server = _named_server(image, host)
     text = _drafted(model, repository, directory, profile, server=server, **wanted)
@@ -150,6 +153,13 @@ def _refusal(target: Path, text: str, *, brought: bool) -> SpecError | None:
 def _tell_refused(refused: SpecError | None) -> None:
     if refused is not None:
         say(f"tune plan refuses this draft until it is changed:\n{refused.message}", err=True)
+
+
+def _refuse_target(target: Path, model: str, *, force: bool) -> None:
+    if target.is_dir():
+        raise SpecError(f"--output {target} is a directory", f"name a file: {target / model}.yaml")
+    if target.exists() and not force:
+        raise SpecError(f"{target} already exists", "--force replaces it, --output names another")
 
 
 def _refuse_no_config(write_to: str) -> None:
@@ -239,7 +249,8 @@ def _named_server(image: str | None, host: str | None) -> dict[str, str]:
         return {}
     if ":" in host or "/" in host:
         raise SpecError(
-            f"--server {host}: a host's name is expected", "set the ports in the draft: http, grpc"
+            f"--server {host}: expected the name of a host, without a port",
+            "set the ports in the draft: server.http, server.grpc",
         )
     ports = {"http": 8000, "grpc": 8001, "metrics": 8002}
     return {"mode": "remote", **{name: f"{host}:{port}" for name, port in ports.items()}}

@@ -162,8 +162,8 @@ def plan_command(
     command lines.
 
     Starts no server, puts load on none, and runs nothing that the spec names, so it is safe with a
-    stranger's spec. Where the spec names no programs, this machine's own are asked for their
-    versions. The JSON output also has the whole spec with its defaults.
+    stranger's spec. Runs this machine's tritonserver and perf_analyzer for their versions, unless
+    the spec names others. The JSON output also has the whole spec with its defaults.
     Exit code 2 if Triton would refuse a model.
     """
     from tuner.run.plan import draw_plan

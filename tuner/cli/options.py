@@ -57,7 +57,7 @@ class RunDirectory(click.ParamType):  # type: ignore[type-arg]
             guess = f"did you mean {near[0]}?" if near else "`tune report` lists all runs"
             if not os.path.lexists(output):
                 guess = path_meant(stored) or path_meant(output) or guess
-            text = f"there is no run {str(value)!r}, nor is there {str(stored)!r}; {guess}"
+            text = f"there is no run {str(value)!r}, and no {str(stored)!r}; {guess}"
             self.fail(text, param, ctx)
         return found
 
@@ -235,8 +235,8 @@ def refuse_storage(ctx: click.Context, param: click.Parameter, value: str | None
     """Callback of an option of earlier versions."""
     if value is not None:
         raise click.BadParameter(
-            "there is none any more: a run keeps study.db in its directory, and other GPUs "
-            "measure for it with --on ray",
+            "the option was removed: a run keeps study.db in its directory, and --on ray "
+            "measures on other GPUs",
             ctx,
             param,
         )

@@ -52,21 +52,21 @@ def _shapes(
 @click.option(
     "--time",
     metavar="COLUMN",
-    help="log: when a request came. Lines of nginx and Envoy, and columns with the names of their "
-    "variables, need none.",
+    help="log: column with the time of a request. Not needed for lines of nginx and Envoy, and for "
+    "columns named like their variables.",
 )
 @click.option(
     "--time-unit",
     type=click.Choice(["s", "ms", "us", "ns"]),
     default="s",
     show_default=True,
-    help="log: unit of times that are numbers; dates are as of ISO 8601.",
+    help="log: unit of times that are numbers; dates are in ISO 8601.",
 )
 @click.option(
     "--took",
     metavar="COLUMN",
     default="",
-    help="log: how long it took, where --time is when it was answered.",
+    help="log: column with the duration of a request, where --time is the time of its answer.",
 )
 @click.option(
     "--took-unit",
@@ -84,18 +84,25 @@ def _shapes(
     help="log: shape of an input without the batch; each DIM is a whole number, or a column with "
     "a length, such as input_ids=tokens. May be repeated.",
 )
-@click.option("--stream", metavar="COLUMN", default="", help="log: the stream of a request.")
-@click.option("--model", metavar="COLUMN", default="", help="log: the model of a request.")
-@click.option("--client", metavar="COLUMN", default="", help="log: who sent a request.")
+@click.option(
+    "--stream", metavar="COLUMN", default="", help="log: column with the stream of a request."
+)
+@click.option(
+    "--model", metavar="COLUMN", default="", help="log: column with the model of a request."
+)
+@click.option(
+    "--client", metavar="COLUMN", default="", help="log: column with the client of a request."
+)
 @click.option(
     "--no-batch",
     is_flag=True,
-    help="triton-trace: the first dimension of tensors is no batch (max_batch_size: 0).",
+    help="triton-trace: tensors have no batch dimension (max_batch_size: 0).",
 )
 @click.option(
     "--named",
     is_flag=True,
-    help="triton-trace, log: each line says its model, for several streams; of a log by the path.",
+    help="triton-trace, log: record the model of each request, for several streams; in a log, the "
+    "path names it.",
 )
 @click.option(
     "--rate",
@@ -106,8 +113,8 @@ def _shapes(
 @click.option(
     "--intervals",
     type=options.EXISTING_FILE,
-    help="inputs: perf_analyzer's file of gaps, in microseconds, in place of --rate; the inputs go "
-    "round until it ends.",
+    help="inputs: perf_analyzer's file of gaps, in microseconds, instead of --rate; the inputs "
+    "repeat until the file ends.",
 )
 @click.option("--force", is_flag=True, help="Replace the output if it exists.")
 def record_command(

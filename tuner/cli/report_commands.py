@@ -240,7 +240,7 @@ def size_command(
     output: Path,
     output_format: str,
 ) -> None:
-    """Tell how many replicas answer a rate, and the headroom on top of it; when to start another.
+    """Compute how many replicas a rate needs with headroom, and when to start another.
 
     By the load that RUN proved in its soak, on one server: every replica must be like the machine
     of the run. Also tells whether the rate is still answered when one replica is lost.

@@ -116,7 +116,9 @@ def _apply_by_load(
 
     found = by_load(load(store.directory))
     if not found:
-        raise SpecError(f"run {store.run_id} proved no load", "its report says why")
+        raise SpecError(
+            f"run {store.run_id} proved no load", f"`tune report {store.run_id}` says why"
+        )
     begun = BegunRuns(state_directory(os.environ))
     configs = {own.name: own.candidate for own in found}
     plan = plan_by_load(
@@ -157,7 +159,7 @@ def next_lines(
     where = ["--repository", str(plan.repository), *through_links]
     changed = [file.model for file in plan.files if file.changes] or [plan.files[0].model]
     undo = shlex.join(["tune", "rollback", changed[0], *where])
-    undo += f"   (takes back all {len(changed)} configs)" if len(changed) > 1 else ""
+    undo += f"   (restores all {len(changed)} configs)" if len(changed) > 1 else ""
     check = ["tune", "check", manifest.spec_path or "SPEC", "--update-baseline"]
     return [
         f"undo:  {undo}",
@@ -185,20 +187,20 @@ def rollback_command(
     dry_run: bool,
     through_links: bool,
 ) -> None:
-    """Put back MODEL's config as it was before tune's last write, byte for byte; show the diff.
+    """Restore MODEL's config from before tune's last write, byte for byte; show the diff.
 
     RUN is a directory, or an id below --output; its write must be the last one. Configs that were
-    written together are taken back together: those of all models that the run changed, or none if
+    written together are restored together: those of all models that the run changed, or none if
     one of them was changed since. MODEL may also be an ensemble of these models. Only the last
-    write is taken back, however often this is called; if a crash cut it short, the write before
-    it. Of a model with several configs (`write_to`), the one last written is meant. To go back
+    write is undone, however often the command runs; if a crash cut it short, the write before it.
+    Of a model with several configs (`write_to`), the last written one is restored. To go back
     further by hand, use the backups beside the config, .config.pbtxt.tune.*.bak: the newest 20, and
     every config that tune did not write itself.
 
     If the run that made the write is below --output, its reports are rendered again.
 
-    If RUN was killed while it had a remote server, that server is put back instead, as RUN found
-    it.
+    If RUN was killed while it used a remote server, the configs of that server are restored
+    instead, to what they were before RUN.
     """
     from tuner.record.store import MANIFEST
     from tuner.triton.remote import INITIAL_CONFIGS
@@ -211,7 +213,7 @@ def rollback_command(
 
         begun = BegunRuns(state_directory(os.environ))
         where = put_back(run, begun, dict(os.environ), dry_run=dry_run)
-        say(f"{'would put back' if dry_run else 'put back'}: {where}", err=dry_run)
+        say(f"{'would restore' if dry_run else 'restored'}: {where}", err=dry_run)
         return
     run_id = None
     if run is not None:
@@ -232,17 +234,17 @@ def rollback_command(
     if len(written.files) > 1:
         say_notes([f"run {written.run_id} wrote these {len(written.files)} configs together"])
     if dry_run:
-        say("next:  the same without --dry-run", err=True)
+        say("next:  repeat the command without --dry-run", err=True)
     else:
         _render_again(run or output / written.run_id)
 
 
 def _line_of(file: WrittenFile, *, dry_run: bool) -> str:
     if not file.changed:
-        return f"already back: {file.real}"
+        return f"already restored: {file.real}"
     none, would = file.sha256_after is None, "would " if dry_run else ""
     verb = ("remove" if none else "restore") + ("" if dry_run else "d")
-    return f"{would}{verb}: {file.real}{' (there was none before)' if none else ''}"
+    return f"{would}{verb}: {file.real}{' (no config existed before)' if none else ''}"
 
 
 def _written_by(run: Path, repository: Path | None) -> tuple[Path, str, str]:

@@ -61,7 +61,7 @@ def lint_repository(
         )
     silent = set(ignore)
     if not _holds_models(repository):
-        text = f"no directory in {repository} is a model's: none holds a config.pbtxt or a version"
+        text = f"{repository} has no models: no directory in it has a config.pbtxt or a version"
         groups = [name for name in names if _holds_models(repository / name)]
         text += (
             f"; {listed(groups, ' and ')} hold{'s' * (len(groups) < 2)} models" if groups else ""

@@ -198,7 +198,7 @@ def model_directory(repository: Path, model: str) -> Path:
     if is_one_model(repository):
         text = f"{text}, which is the directory of one model"
         raise SpecError(text, f"the repository is the one above: {repository.absolute().parent}")
-    hint = meant_or_listed(model, names) if names else "it has no models"
+    hint = meant_or_listed(model, names, "its models:") if names else "it has no models"
     raise SpecError(text, hint)
 
 

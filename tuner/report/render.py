@@ -95,8 +95,8 @@ def pull_request_of(data: ReportData, limit: int = LIMIT) -> str:
     """
     if not (data.result.diff or data.result.server_args or data.result.environment):
         raise SpecError(
-            f"run {data.run_id} proposes nothing: it ended as {data.status.value}",
-            "its report says why",
+            f"run {data.run_id} has no winner to propose: it ended as {data.status.value}",
+            f"`tune report {data.run_id}` says why",
         )
     manifest = data.manifest
     machine = ("machine", machine_text(manifest))

@@ -75,21 +75,21 @@ def size(data: ReportData, rate: float, headroom: float, price: float | None) ->
     """Sizes a deployment of the config that a run wrote, proposed or kept; price: for an hour.
 
     Raises:
-        SpecError: The run credits no config with a load.
+        SpecError: The run proved no load.
     """
     soak = None if data.shown_config is None else data.shown_config.soak
     if soak is None or soak.held is None or soak.credited_per_s is None:
-        why = "; ".join(soak.sentences) if soak and soak.sentences else "no load was soaked"
+        why = "; ".join(soak.sentences) if soak and soak.sentences else "it has no soak test"
         if data.status is Status.INFEASIBLE:
             raise SpecError(
-                f"run {data.run_id} credits no config with a load: none met the SLOs",
+                f"run {data.run_id} proved no load: no config met the SLOs",
                 f"`tune report {shlex.quote(str(data.directory))}` says which SLO was missed, and "
                 "by how much; relax it, or widen the space, and run again",
             )
         raise SpecError(
-            f"run {data.run_id} credits no config with a load: {why}",
-            f"`tune run {shlex.quote(data.manifest.spec_path)}` with confirm.soak above 0 credits "
-            "the config that it writes or keeps; then name that run",
+            f"run {data.run_id} proved no load: {why}",
+            f"`tune run {shlex.quote(data.manifest.spec_path)}` with confirm.soak above 0 proves "
+            "the load of the config that it writes or keeps; then name that run",
         )
     held, credited, manifest = soak.held.measurement, soak.credited_per_s, data.manifest
     streams = {stream: held.of(stream) for stream in manifest.streams}

@@ -131,7 +131,7 @@ def checked_jobs(specs: Sequence[Path], request: Request, note: Callable[[str], 
             model = job.served.models[label]
             first = searched.setdefault(model.files.path.resolve(), spec)
             if first is not spec:
-                told = f"{model.name} is searched by {first} already"
+                told = f"{model.name} is already searched by {first}"
                 errors.append((spec, SpecError(told, "name each model once")))
     if len(errors) == 1 and len(specs) == 1:
         raise errors[0][1]

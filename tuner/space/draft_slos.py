@@ -27,8 +27,8 @@ def latency_bound(slos: Sequence[str]) -> Slo:
     slos_on_latency = on_a_latency(slos)
     if not slos_on_latency:
         raise SpecError(
-            f"--slo: {slos[0]} is no SLO on a latency, and goodput is what meets one",
-            f"give one as well, e.g. --slo '{EXAMPLE}'",
+            f"--slo: {slos[0]} bounds no latency, and goodput counts the requests within one",
+            f"add an SLO on a latency, e.g. --slo '{EXAMPLE}'",
         )
     return Slo.parse(slos_on_latency[0])
 

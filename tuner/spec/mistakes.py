@@ -179,8 +179,8 @@ def listed(names: Iterable[object], joint: str = ", ") -> str:
     return f"{joint.join(texts[:_FIRST_NAMES])} and {len(texts) - _FIRST_NAMES:,} more"
 
 
-def meant_or_listed(name: str, known: Iterable[str], start: str = "it has") -> str:
-    """``did you mean a?``, or else what is known: ``it has a, b, c and 97 more``."""
+def meant_or_listed(name: str, known: Iterable[str], start: str = "known:") -> str:
+    """``did you mean a?``, or else what is known: ``known: a, b, c and 97 more``."""
     known = [*known]
     return did_you_mean(name, known) or f"{start} {listed(known) or 'none'}"
 

@@ -17,8 +17,8 @@ from tuner.spec.server import ServerMode
 
 _LAST_WITH_HOLES, _LAST_IMAGE_WITH_HOLES = (2, 59, 0), "25.06"
 _HOLES = (
-    "older than release 25.07: who reaches its ports may run code in it, see docs/security.md; "
-    "use a newer release"
+    "older than release 25.07: anyone who can reach its ports may run code in it "
+    "(docs/security.md); use a newer release"
 )
 #: Since release 25.09 the Python backend starts a model's process without a shell.
 _FIRST_STRICT = (2, 61, 0)

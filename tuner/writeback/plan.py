@@ -116,7 +116,7 @@ def plan_from_run(
         ended = None if result is None else result.status.value
         raise SpecError(
             f"run {manifest.run_id} has no config to write: it ended as {ended}",
-            "its report says why; only a run with a winner has one to write or take back",
+            "its report says why; only a run with a winner changes a config",
         )
     if wrong := next(_mistakes(manifest, result, repository), None):
         raise _refusal(manifest, wrong)

@@ -183,6 +183,6 @@ def is_back(path: Path, sha256_before: str | None, sha256_after: str | None) -> 
 
 def _never_written(path: Path) -> SpecError:
     return SpecError(
-        f"nothing to take back: tune never wrote {path}",
+        f"nothing to restore: tune never wrote {path}",
         "check the repository and the model's name",
     )

@@ -173,6 +173,6 @@ def finish(plan: WritePlan, name: str) -> None:
 
 
 def undo(plan: WritePlan, name: str) -> None:
-    with suppress(SpecError):  # nothing to take back: killed before any was noted
+    with suppress(SpecError):  # nothing to restore: killed before any was noted
         rollback(plan.repository, name)
     assert contents(plan) == before(plan)

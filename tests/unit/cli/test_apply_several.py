@@ -67,7 +67,7 @@ def test_all_files_are_listed_written_and_taken_back_by_one_rollback(
     assert contents(repository) == old
     assert f"`tune apply {run}`" in (run / "report.md").read_text()
     assert tune("rollback", "tokenizer", *where, "--output", run.parent) == 0
-    assert sorted(tune.out.splitlines()) == [f"already back: {config}" for config in configs]
+    assert sorted(tune.out.splitlines()) == [f"already restored: {config}" for config in configs]
 
 
 def refused(run: Path, repository: Path, code: int, tune: Tune) -> None:

@@ -18,7 +18,7 @@ def test_mistakes_around_a_run_that_is_emulated(workplace: Workplace, tmp_path: 
         assert "Traceback" not in tune.err
 
     own = ("rollback", MODEL, "--repository", repository)
-    expect_error(2, "nothing to take back: tune never wrote", *own)
+    expect_error(2, "nothing to restore: tune never wrote", *own)
     assert tune("run", "my spec.yaml", "--progress", "none") == 0
     run, written = workplace.store.directory, workplace.config.read_text()
     (tmp_path / "elsewhere").mkdir()
@@ -32,5 +32,5 @@ def test_mistakes_around_a_run_that_is_emulated(workplace: Workplace, tmp_path: 
     expect_error(13, "--force` replaces it", *own)
     workplace.config.write_text(written)
     expect_error(0, "restored: ", *own)
-    expect_error(0, "already back: ", *own)
+    expect_error(0, "already restored: ", *own)
     expect_error(0, "Better, taken back", "report")

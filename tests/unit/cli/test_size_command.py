@@ -69,7 +69,7 @@ def test_a_run_in_which_nothing_met_the_slos_says_so(tune: Tune, tmp_path: Path)
     run = sized_run(tmp_path)
     edit(run, "result", {"status": "infeasible", "winner": None, "best": None, "gain": None})
     assert tune("size", run, "--rate", "100/s") == 2
-    assert "credits no config with a load: none met the SLOs" in tune.err
+    assert "proved no load: no config met the SLOs" in tune.err
     assert "confirm.soak" not in tune.err
 
 

@@ -32,9 +32,9 @@ def test_few_names_are_all_listed_and_many_are_counted() -> None:
 
 def test_the_name_that_is_meant_comes_instead_of_a_list() -> None:
     assert meant_or_listed("nmae-099", NAMES) == "did you mean name-099 or name-098?"
-    assert meant_or_listed("x", ["a", "b"]) == "it has a, b"
+    assert meant_or_listed("x", ["a", "b"]) == "known: a, b"
     assert meant_or_listed("x", NAMES, "known are").startswith("known are name-000, ")
-    assert meant_or_listed("x", []) == "it has none"
+    assert meant_or_listed("x", []) == "known: none"
 
 
 def _stream_of_no_model(here: Path) -> None:
@@ -89,7 +89,7 @@ def test_a_message_about_a_hundred_names_is_cut(
 
 
 def test_no_message_lists_what_something_has_by_itself() -> None:
-    words = "it has|it holds|only|known are|there are|the inputs are|of the models:"
+    words = "it has|known:|it holds|only|known are|there are|the inputs are|of the models:"
     uncut = re.compile(rf"""({words}) \{{["'].{{1,5}}["']\.join""")
     assert uncut.search("f\"it has {', '.join(names)}\"")
     files = {str(path): uncut.search(path.read_text()) for path in TUNER.rglob("*.py")}

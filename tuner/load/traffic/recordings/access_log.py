@@ -129,13 +129,15 @@ def _refuse_lacking(columns: LogColumns, row: Mapping[str, Any], place: str) -> 
     names = [name for name in row if re.fullmatch(r"[A-Za-z_@][\w@ /-]{0,39}", name)]
     if len(names) < len(row):
         raise SpecError(
-            f"{place}: the first line names no columns: it is not shown, since it may hold "
-            "addresses",
+            f"{place}: the first line has no names of columns (the line is not printed, since "
+            "it may hold addresses)",
             "lines of nginx's combined or Envoy's default format are read as they are; else give "
             "CSV with a header, or JSON lines",
         )
     near = in_brackets(lacking[0], names)
-    raise SpecError(plain(f"{place}: there is no {lacking[0]!r}{near}; there are {listed(names)}"))
+    raise SpecError(
+        plain(f"{place}: there is no column {lacking[0]!r}{near}; the columns are {listed(names)}")
+    )
 
 
 def _time_column(columns: LogColumns, row: Mapping[str, Any], place: str) -> TimeColumn:
