@@ -309,7 +309,7 @@ def _stateless_sequences(config: ModelConfig) -> Iterator[Mistake]:
     batching = config.sequence_batching
     stateful = batching.iterative_sequence or batching.control_input or batching.state
     if config.HasField("sequence_batching") and not stateful:
-        text = "no control_input and no state: only the correlation id tells sequences apart"
+        text = "no control_input and no state: only the correlation id distinguishes sequences"
         hint = "keep it for a model that keeps state by that id; a stateless one needs no sequences"
         yield "sequence_batching", text, hint
 

@@ -197,7 +197,7 @@ def _queue_findings(
 def _cache_findings(files: ModelFiles, models: Mapping[str, ModelConfig]) -> Iterator[LintFinding]:
     """A cache on an ensemble over such models.
 
-    A decoupled step makes the whole decoupled: refused. Over one that takes sequences it loads, and
+    Refused: a decoupled step makes the ensemble so. Over one that takes sequences it loads, and
     a request that was sent before is answered without the step (tritonserver 2.51).
     """
     line, column = locate(files.text, "response_cache.enable")

@@ -143,7 +143,7 @@ class Severity(Enum):
 
 @dataclass(frozen=True)
 class LintFinding:
-    """What is wrong at a place; without a column the whole line is meant."""
+    """What is wrong at a place; without a column, the line."""
 
     file: Path
     line: int

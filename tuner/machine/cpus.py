@@ -3,7 +3,7 @@
 A server is started as its users start it, on all CPUs, wherever the load generator needs little:
 then that has priority in real time on the same CPUs. A lower nice value is not enough: where all
 CPUs are busy, Linux 6.18 often lets a process of nice -15 sleep on for milliseconds. Where the load
-generator needs much, or may not have that priority, each has CPUs of its own, unless the number of
+generator needs much, or may not have that priority, each has separate CPUs, unless the number of
 the server's threads depends on its CPUs, and only the soak has a server on all: the load generator
 then has a lower nice value, since in real time it would stop the server at each answer (two cores,
 perf_analyzer takes 0.4 of one: 1,400 to 1,550/s within the SLO instead of 1,775 to 1,810/s). A mask
@@ -29,7 +29,7 @@ from tuner.reason import Reason, ReasonKind
 from tuner.spec.fields import Cpus
 from tuner.spec.units import count_text
 
-#: With CPUs of its own, the load generator has one core in so many, and at least one.
+#: With separate CPUs, the load generator has one core in so many, and at least one.
 _CORES_PER_LOAD_CORE = 4
 #: What the load generator takes of one core is little below this.
 LITTLE = 0.15
@@ -220,7 +220,7 @@ def _physical_cores(cpus: Sequence[int]) -> list[list[int]]:
 
 
 def by_core(cpus: Sequence[int]) -> list[int]:
-    """In an order of which any slice has whole cores, as far as it can."""
+    """CPUs in an order in which slices contain complete cores, as far as possible."""
     return [cpu for core in _physical_cores(cpus) for cpu in core]
 
 

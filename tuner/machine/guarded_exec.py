@@ -112,7 +112,7 @@ def _kill_all_with(variable: bytes) -> bool:
                 if variable in file.read().split(b"\0"):
                     os.kill(int(name), signal.SIGKILL)
                     killed = True
-        except OSError:  # gone, or somebody else's
+        except OSError:  # ended, or of another user
             continue
     return killed
 

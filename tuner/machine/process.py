@@ -1,6 +1,6 @@
 """What this process owns and gives back: child processes, ports, private directories, containers.
 
-A child leads a process group of its own but stays in our session: a session of its own costs
+A child leads a separate process group but stays in our session: a separate session costs
 19 % of throughput on a saturated machine (the kernel shares the CPU between sessions first).
 """
 
@@ -69,7 +69,7 @@ def child(
 
     Args:
         argv: Program (absolute path) and its arguments.
-        env: The child's whole environment.
+        env: The complete environment of the child.
         stdout: Where its output and errors go: an open file, or ``subprocess.DEVNULL``.
         stdin: What it reads.
         leftovers: Glob patterns of files and directories to remove once it has ended.
@@ -106,7 +106,7 @@ def child(
 
 def _end(process: subprocess.Popen[bytes]) -> None:
     """Kills the group at once, since no child has anything to save, and waits until it is gone."""
-    # Once its leader is reaped the group's number may be given to somebody else; then the
+    # Once its leader is reaped the group's number may be given to another process; then the
     # guard has done the killing.
     if process.poll() is None:
         with suppress(ProcessLookupError):
@@ -191,7 +191,7 @@ def private_directory() -> Iterator[Path]:
 
 def _remove_abandoned(parent: Path) -> None:
     for directory in parent.glob(f"{PREFIX}*"):
-        with suppress(OSError):  # in use, somebody else's, or gone by now
+        with suppress(OSError):  # in use, of another user, or already removed
             if abs(time.time() - directory.stat().st_mtime) < _YOUNG_S:  # clocks may go back
                 continue
             descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)

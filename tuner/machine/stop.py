@@ -23,7 +23,7 @@ _NOT_WRITABLE = {
 
 
 class Stop:
-    """Asked for by a signal, heeded at checkpoints.
+    """A stop request of a signal, which checkpoints apply.
 
     SIGINT once: the measurement under way is finished, then the run ends with its report.
     SIGINT twice, or SIGTERM: the run ends at once, its processes killed, its report written.

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tuner.modelconfig.served import Served
 
-#: A file no larger than their product is read whole; of a larger one so many blocks are.
+#: A file no larger than their product is read completely; of a larger one, so many blocks.
 _BLOCKS, _BLOCK_BYTES = 64, 1 << 20
 #: So many files of a model are read.
 _MOST_FILES = 10_000

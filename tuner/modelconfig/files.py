@@ -25,13 +25,13 @@ _NAME_BYTES = 255
 
 @dataclass(frozen=True)
 class ModelFiles:
-    """What a model's directory held when it was read.
+    """The content of a model's directory when it was read.
 
     Attributes:
         text: The config, line endings as they are; empty when there is no file, which leaves
             everything to the backend's auto-complete.
         sha256: Of the file, which a later write compares; None when there is none.
-        encoding: Of the text in the file, as `tuner.modelconfig.encoding` tells them apart.
+        encoding: Of the text in the file, see `tuner.modelconfig.encoding`.
         write_to: The file in the directory that a winner is written to.
     """
 

@@ -1,7 +1,7 @@
 """How a config.pbtxt is laid out, and changes to it that keep that layout.
 
 A `Splice` replaces a stretch of the text. Each function looks at the lines around the place it
-changes: a field on lines of its own is added and removed with its lines, one that shares its
+changes: a field on separate lines is added and removed with its lines, one that shares its
 line is added and removed within it.
 """
 
@@ -104,7 +104,7 @@ def remove_field(text: str, field: Field) -> Splice:
 
 
 def remove_element(text: str, element: Element) -> list[Splice]:
-    """Takes one message away; the last of a ``[ ... ]`` goes with the whole field."""
+    """Takes one message away; the last of a ``[ ... ]`` is removed with the field."""
     items = element.field.value
     if not isinstance(items, Items) or len(items.items) == 1:
         return [remove_field(text, element.field)]

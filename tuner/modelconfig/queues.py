@@ -33,13 +33,13 @@ def policy_of_queue(config: ModelConfig) -> str:
 def timeouts_within_delay(config: ModelConfig) -> Iterator[tuple[str, str]]:
     """Queue policies by which a lone request is rejected, and how.
 
-    It waits for the whole delay, and has timed out by then. Triton loads such a config.
+    It waits for the full delay, and has timed out by then. Triton loads such a config.
     """
     delay = config.dynamic_batching.max_queue_delay_microseconds
     for path, policy in queue_policies(config):
         timeout = policy.default_timeout_microseconds
         if 0 < timeout <= delay and not is_delay(policy):
-            text = f"requests are rejected after {timeout} us and held back for up to {delay} us"
+            text = f"requests are rejected after {timeout} us but wait up to {delay} us for a batch"
             yield path, text
 
 

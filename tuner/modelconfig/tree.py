@@ -39,7 +39,7 @@ class Scalar:
 
 @dataclass(frozen=True)
 class Message:
-    """``{ ... }``; the whole file is one without brackets."""
+    """``{ ... }``; the file is one without brackets."""
 
     start: int
     body_start: int

@@ -108,7 +108,7 @@ def _slope(rounds: Contender) -> float:
 
 
 def _capacities(tried: Sequence[Soaked], slope: float) -> list[float]:
-    """Where the utilisation of each soak that says so would be one."""
+    """Loads at which the utilisation of each missed soak would be one."""
     points = (s.point for s in tried if not saturated(s.point))
     near = [p for p in points if (p.slo_utilisation or 0.0) >= NEAR[0]]
     return [p.level * (p.slo_utilisation or 1.0) ** (-1.0 / slope) for p in near]

@@ -284,7 +284,7 @@ class Manifest(Facts):
 
     @property
     def objective(self) -> str:
-        """As the spec states it."""
+        """The text of the spec."""
         return str(self.spec.get("objective", Objective.goodput()))
 
     @property

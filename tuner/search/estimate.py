@@ -64,7 +64,7 @@ class Seen:
 
     @property
     def load_s(self) -> float:
-        """Of a load as a rule; a guess where none was seen."""
+        """Usual cost of one load; a guess before the first."""
         return median(self.loads_s) if self.loads_s else DEPLOY_S
 
     @property

@@ -55,7 +55,7 @@ def wait_until_ready(server: Server, timeout_s: float) -> None:
     """
     deadline = time.monotonic() + timeout_s
     while True:
-        # Checked first: somebody else's server may answer, on a port that ours did not get.
+        # Checked first: the server of another process may answer on a port that ours did not get.
         endpoints = server.endpoints
         answers = ready(endpoints) and (
             endpoints.metrics is None or _answers(endpoints, "metrics", "/metrics")

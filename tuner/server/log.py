@@ -190,7 +190,7 @@ def refusal(message: str, model: str, log: str) -> str:
     Args:
         log: The log's last lines: for a config that is not valid by itself the answer says only
             "failed to poll from model repository" and the log has the reason. The log may also
-            be alone in saying what a backend lacked: memory, or an engine of its own version.
+            be alone in saying what a backend lacked: memory, or an engine of a matching version.
     """
     if "failed to poll from model repository" in message:
         reasons = [m["message"] for m in _POLL_FAILED.finditer(log) if m["model"] == model]

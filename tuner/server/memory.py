@@ -33,7 +33,7 @@ _LIMITS = (
 
 @dataclass(frozen=True)
 class Memory:
-    """One memory at one moment; ``others_bytes``: of neighbours, as far as told apart."""
+    """One memory at one moment; ``others_bytes``: of neighbours, as far as separable."""
 
     taken_bytes: int
     others_bytes: int
@@ -69,7 +69,7 @@ def read_memory(
 ) -> Memories:
     """What can be read now.
 
-    This machine's driver tells what GPUs use at once, and of parts of GPUs (MIG) too. Triton's
+    The local driver reports the use of GPUs at once, and of parts of GPUs (MIG) too. Triton's
     metrics are up to a second old and know no parts; they are read where the driver cannot be.
 
     Args:

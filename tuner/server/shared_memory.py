@@ -92,7 +92,7 @@ def _remove_abandoned() -> None:
     lives.
     """
     for path in Path(SHM).glob(f"tune-*-{_OWNER}"):
-        with suppress(OSError):  # somebody else's, or gone by now
+        with suppress(OSError):  # of another user, or already removed
             if not (match := _OWNED.fullmatch(path.name)) or Path("/proc", match["pid"]).exists():
                 continue
             descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)

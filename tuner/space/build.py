@@ -113,7 +113,7 @@ def _parameters(
 def _refuse_of_an_ensemble(path: str, model: ServedModel) -> None:
     head = re.split(r"[.\[]", path, maxsplit=1)[0]
     if head in _OF_STEPS and model.base.completed.HasField("ensemble_scheduling"):
-        text = "an ensemble has no instances and no batcher of its own"
+        text = "an ensemble has no instances and no batcher"
         steps = f": {listed(model.parts)}," if model.parts else ", once it has some,"
         raise SpecError(text, f"search those of its steps{steps} under models")
 

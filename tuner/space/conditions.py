@@ -112,7 +112,7 @@ def least_batch(searched: Collection[str], *, queued: bool) -> int:
 
     Args:
         searched: Paths of the model's parameters.
-        queued: The model's config has a policy of its own.
+        queued: The config of the model has a queue policy.
     """
     return 1 if queued or any(map(is_of_queue, searched)) else 2
 

@@ -229,7 +229,7 @@ def _models(
     slo: Slo,
     known: Mapping[str, Mapping[str, Mapping[str, Any]]],
 ) -> Entry:
-    """What is searched of each, where it is not ``known``; an ensemble has nothing of its own."""
+    """What is searched of each, where it is not ``known``; an ensemble has no fields to search."""
     named = {n: p for n, p in models.items() if p.calls or not is_ensemble(p.config)}
     shared = replace(slo, bound=slo.bound / len(named))
     below = []
@@ -248,7 +248,7 @@ def _models(
             fields = [*space_of(part, machine, shared, given, alone=len(models) == 1)]
             own.append(_space(given, fields))
         below.append(Entry(flow(name), below=tuple(own)))
-    together = "searched together, under the load on the whole"
+    together = "searched together, under one load"
     return Entry("models", remark=together, below=tuple(below), column=COLUMN)
 
 

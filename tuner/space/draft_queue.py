@@ -44,7 +44,7 @@ def queue_lines(slo: Slo) -> Iterator[Entry | Remark]:
         f"The last line refuses those that waited {timeout_us / 1e3:g} ms, half of the SLO, so"
     )
     yield Remark(
-        "that the others stay in time; the report tells what it did under an overload: keep it"
+        "that the others stay in time; the report shows its effect under an overload: keep it"
     )
     yield Remark(f"only if it helped, since requests may then wait {_IDLE_WAIT}")
     yield Remark(

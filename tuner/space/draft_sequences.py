@@ -28,9 +28,7 @@ def sequence_arrivals_lines(*, of_file: bool) -> Iterator[Entry | Remark]:
 def sequence_space_lines(largest: int, longest_delay_us: int) -> Iterator[Entry | Remark]:
     """The lines of the space, and what they mean."""
     sizes = sorted({max(largest, 1), 4 * max(largest, 1), 16 * max(largest, 1)})
-    yield Remark(
-        "off is the direct strategy: each sequence has a place of its own in the batches of one"
-    )
+    yield Remark("off is the direct strategy: each sequence has a fixed slot in the batches of one")
     yield Remark(
         "instance, used or not, so instances times max_batch_size sequences run at once. oldest"
     )

@@ -18,7 +18,7 @@ COLUMN, _GAP = 37, 5
 
 @dataclass(frozen=True)
 class Remark:
-    """A comment on lines of its own."""
+    """A comment on separate lines."""
 
     text: str
 
@@ -86,7 +86,7 @@ def written(draft: Draft, indent: str = "") -> Iterator[str]:
 
 
 def _comment(text: str, indent: str) -> list[str]:
-    """As many lines as it takes; a word that is longer than a line stays whole."""
+    """Wraps the text into lines; a word longer than a line is not split."""
     lead = indent + "# "
     text = plain(text)
     inset = " " * (len(text) - len(text.lstrip()))

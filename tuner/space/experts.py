@@ -115,7 +115,7 @@ EXPERTS = MappingProxyType(
             (
                 "Instances copy the weights unless ENABLE_WEIGHT_SHARING is true.",
                 "The first requests after a load are slow: use a longer workload.warmup, as 2s.",
-                "Thread counts hold for the whole server, until it ends: they cannot be searched.",
+                "Thread counts apply to the full server until it ends: they cannot be searched.",
             ),
             on_gpu={"parameters.ENABLE_WEIGHT_SHARING": ("unset", "true")},
             rare_on_cpu=_UNOPTIMIZED,

@@ -70,9 +70,9 @@ class RangeParameter:
     """A whole number between two bounds, both included, and perhaps one special value.
 
     Attributes:
-        low, high: Bounds; ``high`` is reached from ``low`` in whole steps.
-        log: Values are told apart by ratio, not by difference.
-        special: At most one value outside the range, a choice of its own (``0``, ``None``).
+        low, high: Bounds; ``high`` is reached from ``low`` in full steps.
+        log: Values are compared by ratio, not by difference.
+        special: At most one value outside the range, a separate choice (``0``, ``None``).
     """
 
     knob: Knob
@@ -104,7 +104,7 @@ class RangeParameter:
         yield from self.span
 
     def draw(self, rng: random.Random) -> FieldValue:
-        """The special value as often as the whole range; within it uniform, or log-uniform."""
+        """The special value as often as the range; within it uniform, or log-uniform."""
         if self.special and rng.random() < 0.5:
             return self.special[0]
         if not self.log:

@@ -1,7 +1,7 @@
 """Every candidate a spec allows: which values go together, how many there are, which are equal.
 
 The space of a run is the product of those of its models and of its server: a field depends on
-fields of its own model only. One rule goes across: where the size of the server's cache is
+fields of the same model only. One rule goes across: where the size of the server's cache is
 searched, the models that receive requests directly use the cache. What Triton would refuse, in a
 model or between models, is a candidate of the space but is never tried. Two candidates that Triton
 cannot tell apart (`tuner.space.conditions`, `Space.sizes_without_effect`) have one key, so that
@@ -317,7 +317,7 @@ class Space:
 
     @cached_property
     def _conditions(self) -> Mapping[Knob, tuple[tuple[Knob, Condition], ...]]:
-        """The conditions on each parameter; a field depends on fields of its own model."""
+        """The conditions on each parameter; a field depends on fields of the same model."""
         conditions: dict[Knob, tuple[tuple[Knob, Condition], ...]] = {}
         for knob in (p.knob for p in self.parameters):
             searched = [p.path for p in self.parameters if p.knob.owner == knob.owner]

@@ -154,7 +154,7 @@ def listed_value(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         if value and (all(map(_is_int, value)) or all(isinstance(v, str) for v in value)):
             return tuple(value)
-        text = "a list as a value holds whole numbers, or texts: [4, 8], ['0', '1']"
+        text = "a list as a value has whole numbers, or texts: [4, 8], ['0', '1']"
         raise ValueError(f"{text}; for none write unset")
     if not isinstance(value, (bool, int, float, str)):
         raise ValueError("a number, text, off, on, unset or a list is expected")  # noqa: TRY004
@@ -241,7 +241,7 @@ class IntRange(Strict):
     log: Flag = Field(False, description="search by ratio rather than by difference")
     step: Count = Field(1, description="distance between values")
     or_: Annotated[Literal["unset"] | int | None, BeforeValidator(number_or_unset)] = Field(
-        None, alias="or", description="one more value, a choice of its own: a number or unset"
+        None, alias="or", description="one more value, a separate choice: a number or unset"
     )
 
     @field_validator("int_")
@@ -312,7 +312,7 @@ class Subsets(Strict):
     subsets: tuple[Count, ...] = Field(min_length=1, description="the sizes to choose from")
     at_most: Count = Field(2, description="largest number of sizes in a subset")
     or_: Annotated[Literal["unset"] | None, BeforeValidator(unset)] = Field(
-        None, alias="or", description="one more value, a choice of its own: unset"
+        None, alias="or", description="one more value, a separate choice: unset"
     )
 
     @field_validator("subsets")

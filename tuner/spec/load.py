@@ -216,7 +216,7 @@ def _override(data: dict[str, Any], override: str) -> Location:
     parameter, _, form = path.rpartition(".")
     if form in ("int", "choice", "subsets") and "space" in parameter.split("."):
         better = shlex.quote(f"{parameter}={{{form}: {text}}}")
-        text = f"the values of a field are set as a whole: --set {better}"
+        text = f"set all values of a field together: --set {better}"
         raise SpecMistakesError([mistake_at(name, Position(1, 1), text, tuple(path.split(".")))])
     try:
         value = read_yaml(text).data

@@ -29,7 +29,7 @@ class Scope(Enum):
 
     STREAM = "each stream by itself"
     TOTAL = "all streams together"
-    SERVER = "the server as a whole"
+    SERVER = "the server"
 
 
 class Until(Enum):

@@ -126,7 +126,7 @@ class FindingsError(SpecError):
 def lines_and_hint(mistakes: Sequence[tuple[str, str]], count: int) -> tuple[str, str]:
     """A line for each mistake, and what to do next; with its line where that is for one of several.
 
-    ``told``: the first of the ``count`` mistakes, each with its hint.
+    ``mistakes``: the first of ``count``, each with its hint.
     """
     hints = [hint for _, hint in mistakes if hint]
     if len({*hints}) == 1 and (len(mistakes) == 1 or len(hints) > 1):

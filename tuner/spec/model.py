@@ -111,7 +111,7 @@ class Confirm(Strict):
     headroom: Percent = Field(
         Percent(0.03),
         description="the config is credited with this much less than what its rounds and its soak "
-        "show to be sustained, since what held once may fail the next time; listed loads and "
+        "show to be sustained, since a sustained load may fail the next time; listed loads and "
         "clients are as listed",
     )
     tolerance: Annotated[float, Field(strict=True, ge=0, le=1)] = Field(
@@ -177,7 +177,7 @@ class ModelSpec(Strict):
 
 
 class Spec(Strict):
-    """A whole spec file."""
+    """A spec file."""
 
     models: dict[str, ModelSpec] = Field(
         min_length=1, description="the models to serve, by name, and what is searched in each"
@@ -235,7 +235,7 @@ class Spec(Strict):
 
     @property
     def shares(self) -> dict[str, float]:
-        """Each stream's share of the load; a stream with a rate of its own has none."""
+        """Each stream's share of the load; a stream with a rate has none."""
         shared = {name: s.share for name, s in self.streams.items() if s.rate is None}
         return {name: 1.0 if share is None else float(share) for name, share in shared.items()}
 

@@ -175,7 +175,7 @@ def check_cached_batches(spec: Spec, name: str) -> Iterator[Finding]:
     repeats = not isinstance(stream.inputs.repeat, NoRepeat)
     if repeats and stream.batch_size > 1 and _searches_cache(spec):
         text = (
-            "the cache stores whole requests, but repeat is about single inputs: leave this out, "
+            "the cache stores full requests, but repeat is about single inputs: leave this out, "
             "or the cache"
         )
         yield Finding(("streams", name, "batch_size"), text)
@@ -235,7 +235,7 @@ def _check_count(where: Location, path: str, parameter: ParameterSpec) -> Iterat
         count, key = len(parameter.choice), "choice"
     else:
         count, key = _subsets(parameter), "subsets"
-    if count > most and path != CACHE_SIZE:  # which has a rule of its own
+    if count > most and path != CACHE_SIZE:  # which has a separate rule
         text = f"stands for more than {most} values, too many for any search: name fewer"
         yield Finding((*where, key), text)
 
@@ -334,9 +334,7 @@ def check_bounds_of_streams(spec: Spec, name: str) -> Iterator[Finding]:
     """A stream is bounded by what it can show."""
     for index, slo in known(enumerate(spec.streams[name].slo)):
         if slo.metric.scope is Scope.SERVER:
-            text = (
-                f"{slo.metric.name} applies to the whole server: write it under the top-level slo"
-            )
+            text = f"{slo.metric.name} applies to the server: write it under the top-level slo"
             yield Finding(("streams", name, "slo", index), text)
 
 

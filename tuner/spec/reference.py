@@ -109,7 +109,7 @@ def _models(model: type[BaseModel], where: str) -> Iterator[tuple[type[BaseModel
 
 def _section(model: type[BaseModel], where: str) -> str:
     kind = model.model_fields.get("kind")
-    title = f"`{where}`" if where else "The whole file"
+    title = f"`{where}`" if where else "The file"
     if kind is not None:
         title += f" of kind `{get_args(kind.annotation)[0]}`"
     elif where.endswith("space"):

@@ -121,7 +121,7 @@ class Goal(Enum):
 _EXAMPLES = ("maximize goodput", "minimize p99_latency at 300/s", "minimize gpu_memory at 300/s")
 
 _OF_ONE_STREAM = (
-    "the goodput of one stream is always its share of the whole: write maximize goodput; to keep "
+    "the goodput of one stream is always its share of the total: write maximize goodput; to keep "
     "the other streams constant, give each of them a rate instead of a share"
 )
 
@@ -131,7 +131,7 @@ class Objective(AsText):
     """``metric`` and ``at_level`` are set for MINIMIZE only.
 
     ``at_level``: requests per second for open arrivals, concurrency for closed ones
-    (``minimize p99_latency at 300/s``, ``minimize p99_latency at 16``); ``at_rate`` tells which
+    (``minimize p99_latency at 300/s``, ``minimize p99_latency at 16``); ``at_rate`` says which
     of the two was written.
     """
 

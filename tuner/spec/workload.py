@@ -133,7 +133,7 @@ class RecordingArrivals(Strict):
 class SequenceArrivals(Strict):
     """Open loop: sequences of requests, for models with ``sequence_batching``.
 
-    So many run at once, each on a clock of its own; where one ends, the next begins. A request
+    So many run at once, each on a separate clock; where one ends, the next begins. A request
     waits for the answer to the one before it, and that is part of its latency.
     """
 
@@ -354,5 +354,5 @@ class Workload(Strict):
     cpus: Cpus = Field(
         None,
         description="CPUs the load generator may use; default: all, with priority over a server "
-        "here, or CPUs of its own where it needs much; all: no limit",
+        "here, or separate CPUs where it needs much; all: no limit",
     )

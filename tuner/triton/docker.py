@@ -36,7 +36,7 @@ from tuner.triton.image import BACKENDS, list_backends
 from tuner.triton.needs import backend_directory, backends_of, refuse_lacking
 from tuner.writing import open_run_file
 
-_INSIDE_PORTS = (8000, 8001, 8002)  # in a network of its own nothing else has them
+_INSIDE_PORTS = (8000, 8001, 8002)  # nothing else uses them in a separate network
 _REPOSITORY_INSIDE = "/models"
 _LOG_END_S = 5.0
 _LABEL = "tuner.run"

@@ -1,4 +1,4 @@
-"""What models need of a server, held against what it has before it serves them."""
+"""Checks that a server has what the models need, before it serves them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A server that somebody else runs: used as it is and left as it was found."""
+"""A server that is already running: used as it is, and restored at the end."""
 
 from __future__ import annotations
 

@@ -108,7 +108,7 @@ def sha256_or_none(content: bytes | None) -> str | None:
 
 
 def replace_file(path: Path, content: bytes, like: Path) -> list[str]:
-    """Makes ``path`` hold ``content``: all of it, or, after a crash, all of what it held before.
+    """Replaces the content of ``path``; after a crash, the file has the old or the new content.
 
     Arguments and result are those of `stage_file`.
 

@@ -182,7 +182,7 @@ def locked_journal(repository: Path) -> Iterator[Journal]:
     The lock is the journal's own, so it vanishes with the process that holds it.
 
     Raises:
-        EnvironmentNotReadyError: The repository is not writable, or the lock is held.
+        EnvironmentNotReadyError: The repository is not writable, or another process has the lock.
     """
     path = journal_of(repository)
     with explained(path):
@@ -196,7 +196,7 @@ def locked_journal(repository: Path) -> Iterator[Journal]:
 
 
 def _opened(path: Path) -> int:
-    """A link or a pipe of this name, which somebody else put there, is not followed."""
+    """Refuses a link or a pipe of this name, which another user may have created."""
     flags = os.O_RDWR | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK
     try:
         descriptor = os.open(path, flags | os.O_CREAT | os.O_EXCL, 0o600)

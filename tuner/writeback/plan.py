@@ -250,7 +250,7 @@ def file_plans(
 
 
 def _mistakes(manifest: Manifest, result: Result, repository: Path | None) -> Iterator[str]:
-    """Contradictions in a run; somebody else may have made it, to have a file written."""
+    """Contradictions in a run, which another user may have forged to get a file written."""
     if result.model != manifest.name:
         yield f"its result is about the model {result.model!r}, not {manifest.name!r}"
     texts = _texts_after(result)
@@ -357,7 +357,7 @@ def _parts_of(plan: WritePlan, *, through_links: bool) -> list[tuple[FilePlan, T
             raise SpecError(
                 f"{other.path} and {file.path} are the same file, but the winner has a different "
                 "config for each; nothing was written",
-                "give each model a file of its own",
+                "give each model a separate file",
             )
     return parts
 

@@ -1,4 +1,4 @@
-"""A repository open for writing: locked, and whole.
+"""A repository open for writing: locked, without half-written files.
 
 Here alone is put right what a kill has left: a process that dies between two renames leaves a
 journal whose last write has no end. Whoever opens the repository next undoes that write, or
@@ -180,7 +180,7 @@ def open_repository(
 
 
 def repair(directory: Path, *, through_links: bool = False, unrecorded: str = "") -> Written | None:
-    """Opens a repository if it may not be whole, and gives what that has undone.
+    """Opens a repository that may have half-written files, and returns what was undone.
 
     Arguments and errors are those of `open_repository`.
     """
@@ -204,9 +204,9 @@ def refuse_unwritable_files(repository: Path, targets: Iterable[Target]) -> None
 
 
 def unwritable(repository: Path, models: Iterable[ModelFiles]) -> EnvironmentNotReadyError | None:
-    """What to say where no winner for these models could be written; changes nothing.
+    """The error if no winner for these models could be written; changes nothing.
 
-    A config behind a link is told by `tuner.writeback.target.write_notes`.
+    `tuner.writeback.target.write_notes` reports a config behind a link.
     """
     targets = []
     for model in models:
@@ -221,8 +221,8 @@ def unwritable(repository: Path, models: Iterable[ModelFiles]) -> EnvironmentNot
 
 
 def half_written(directory: Path, model: str | None = None) -> EnvironmentNotReadyError | None:
-    """What to say of a write that a kill cut short, of this model if given; changes nothing."""
-    with contextlib.suppress(OSError, RuntimeError, TunerError):  # told by who needs to read it
+    """The error about a write that a kill cut short (of ``model`` if given); changes nothing."""
+    with contextlib.suppress(OSError, RuntimeError, TunerError):  # reported by the reader
         entry = _in_doubt(look(directory))
         if entry is None or missing(directory, entry):
             return None
@@ -245,7 +245,7 @@ def half_written(directory: Path, model: str | None = None) -> EnvironmentNotRea
 
 
 def _in_doubt(newest_first: Iterable[Noted], unrecorded: str = "") -> Entry | None:
-    """The last write if it has no end, or is unrecorded; a damaged one is told where needed."""
+    """The last write if it has no end or is unrecorded; readers report a damaged one."""
     with contextlib.suppress(EnvironmentNotReadyError):
         for noted in newest_first:
             entry, end = noted.entry, noted.end
@@ -280,7 +280,7 @@ def _repair(
 def _put_back(
     opened: OpenRepository, entry: Entry, parts: Sequence[Part], *, force: bool, dry_run: bool
 ) -> Written:
-    """Without an entry of its own: that of the write has no end until all are back."""
+    """Adds no entry: the entry of the write has no end until all files are restored."""
     changed = [part.file.target.path for part in parts if not (part.is_old or part.is_new)]
     if changed and not force:
         raise StalePlanError(

@@ -182,7 +182,7 @@ class LiveEvents(Follower):
         return "  ".join(filter(None, (now, last)))
 
     def _wrapped(self, text: str, style: str) -> list[Text]:
-        """As many lines as the text takes, none of which is obeyed."""
+        """The text in lines, with control characters escaped."""
         lines = Text(harmless(text)).wrap(self._console, self._console.size.width)
         return [_line(line.plain, style) for line in lines]
 

@@ -99,7 +99,7 @@ def place_in_data(path: Path, place: tuple[int, ...]) -> str:
 
 
 class _Places:
-    """Where values of data stand in a file, which is JSON."""
+    """Positions of the values of data in a JSON file."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -124,7 +124,7 @@ class _Places:
         return self._offsets[key][last]
 
     def _members(self, at: int) -> Iterator[tuple[Any, int]]:
-        """Of an object or a list at an offset: the names, None in a list, and where values are."""
+        """Names (None in a list) and positions of the values of an object or list at an offset."""
         text, decode = self._text, json.JSONDecoder().raw_decode
         named, at = text[at] == "{", _after_space(text, at + 1)
         while text[at] not in "]}":
