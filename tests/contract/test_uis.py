@@ -154,7 +154,7 @@ def test_warnings_of_measurements_come_once_each_at_the_end(name: str, capsys: P
     point = judge_point([P99_40MS], synthetic_server(900, 1000))
     with UIS[name](0).run(details=True) as events:
         for count in (313, 385):
-            warned = replace(point.measurement, warnings=(f"only {count} requests",))
+            warned = replace(point.measurement, warnings=(said(f"only {count} requests"),))
             events.measured(replace(point, measurement=warned))
     assert "note, 2 times: only 313 requests" in printed(capsys)
 

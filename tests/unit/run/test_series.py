@@ -104,7 +104,7 @@ def test_all_mistakes_are_reported_before_anything_starts(
     ("specs", "said"),
     [
         (["specs/none-*.yaml"], "no file matches 'specs/none-*.yaml'"),
-        (["specs/*.yaml", "specs/model-00.yaml"], "model-00 is already searched by specs/model-00.yaml"),
+        (["specs/*.yaml", "specs/model-00.yaml"], "already searched by specs/model-00.yaml"),
     ],
 )
 def test_what_names_nothing_or_a_model_twice_is_refused(
