@@ -16,7 +16,7 @@ import numpy.typing as npt
 from tuner.load.latency import AnsweredRequests, measurement_of, observe_open
 from tuner.load.traffic.arrivals import arrivals_of
 from tuner.measurement.measurement import Arrivals, LoadPoint, Measurement, Stage
-from tuner.measurement.window import LatencyBound, Window, soak_for, window_for
+from tuner.measurement.window import Window, soak_for, window_for
 from tuner.meter.evaluate import ClientCeiling
 from tuner.score.point import Point, judge_point
 from tuner.space.candidate import Candidate
@@ -197,7 +197,7 @@ class SimulatedBench:
             latency_bound_s=self.server.p99_s,
             brief=True,
         )
-        return replace(window, bounds=(LatencyBound(0.99, self.server.p99_s),))
+        return replace(window, bounds=(Slo(P99_LATENCY, 1e6 * self.server.p99_s),))
 
     def _judged(self, level: float, window: Window, seed: int) -> Point:
         self.load_s += window.total_s

@@ -10,14 +10,14 @@ from typing import Any
 from unittest.mock import patch
 
 from builders.candidates import candidate_of
-from builders.measurements import NO_ERRORS, P99_40MS, synthetic_server
+from builders.measurements import NO_ERRORS, P99_40MS, latency_slo, synthetic_server
 
 from tuner.errors import LoadFailedError, ServerGoneError, UndecidedError
 from tuner.load.probes.answers import ConfigAnswers
 from tuner.load.probes.preparing import Filling
 from tuner.load.probes.warming import FirstCalls
 from tuner.measurement.measurement import Arrivals, HostUse, LoadPoint, Measurement, Rejected
-from tuner.measurement.window import LatencyBound, Window
+from tuner.measurement.window import Window
 from tuner.meter.again import LONG_S
 from tuner.meter.bench import TritonBench
 from tuner.meter.rules import BenchRules
@@ -29,7 +29,7 @@ from tuner.triton.changes import DeploymentKind
 #: What the load generator makes of a load.
 Step = Callable[[LoadPoint], Measurement]
 ONE = candidate_of({"instance_group.count": 1})
-BOUNDED = Window(1, 0, 10, bounds=(LatencyBound(share=0.99, within_s=0.04),))
+BOUNDED = Window(1, 0, 10, bounds=(latency_slo(share=0.99, within_s=0.04),))
 
 
 def quiet(load: LoadPoint) -> Measurement:

@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from tuner.measurement.measurement import Arrivals, HostUse, LoadPoint, Measurement
 from tuner.score.judge import SloOutcome
-from tuner.spec.metrics import ERROR_RATE, P99_LATENCY
+from tuner.spec.metrics import ERROR_RATE, METRICS, P99_LATENCY, Until
 from tuner.spec.slo import Slo
+
+
+def latency_slo(
+    share: float, within_s: float, stream: str = "", *, until_first: bool = False
+) -> Slo:
+    """So large a share of the requests is in time."""
+    until = Until.FIRST if until_first else Until.ANSWER
+    tail = replace(P99_LATENCY.lasting(until), quantile=share)
+    named = (m for m in METRICS.values() if (m.quantile, m.until) == (share, until))
+    return Slo(next(named, tail), round(1e6 * within_s, 6), stream=stream)
+
 
 P99_40MS = Slo(P99_LATENCY, 40_000.0, "p99_latency <= 40ms")
 NO_ERRORS = Slo(ERROR_RATE, 0.0, "error_rate <= 0%")

@@ -10,7 +10,7 @@ from typing import Any
 from unittest.mock import patch
 
 from builders.candidates import candidate_of
-from builders.measurements import P99_40MS, synthetic_measurement
+from builders.measurements import P99_40MS, latency_slo, synthetic_measurement
 from builders.reasons import texts
 from builders.refusals import Case
 from builders.runs import MANIFEST
@@ -25,7 +25,6 @@ from tuner.measurement.measurement import (
     Measurement,
     ServerStatistics,
 )
-from tuner.measurement.window import LatencyBound
 from tuner.reason import Reason
 from tuner.record.bottleneck import bottleneck_of
 from tuner.record.checks import Baseline, Key, find_baseline, write_baseline
@@ -74,7 +73,7 @@ def measurements() -> dict[str, Case]:
     def limited(sent: float) -> Case:
         return lambda _: client_limit(LoadPoint(Arrivals.POISSON, 1413.0), sent).message
 
-    bounds = [LatencyBound(0.9, 0.04), LatencyBound(0.5, 0.01)]
+    bounds = [latency_slo(0.9, 0.04), latency_slo(0.5, 0.01)]
     due = replace(measured(), due_per_s=100.0, completed_count=270)
     recorded = replace(due, load=LoadPoint(Arrivals.RECORDING, 100.0))
     memory = Objective.parse("minimize gpu_memory at 300/s")

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from builders.candidates import candidate_of
 from builders.emulated import FreshBench, an_overload, saying
-from builders.measurements import synthetic_measurement
+from builders.measurements import latency_slo, synthetic_measurement
 from builders.refusals import Case
 
 from tuner.load.client.job import Outcome
@@ -24,7 +24,7 @@ from tuner.load.traffic.encoding import TensorShape
 from tuner.load.traffic.inputs import DrawnInputs
 from tuner.load.validity import client_cost, ended_early, refuse_failures, warnings_about
 from tuner.measurement.measurement import Arrivals, FailureReason, Failures, LoadPoint
-from tuner.measurement.window import LatencyBound, Window
+from tuner.measurement.window import Window
 from tuner.proof.answers import same_answers
 from tuner.reason import Reason
 from tuner.sentences import sentence
@@ -172,7 +172,7 @@ def failures() -> dict[str, Case]:
         return lambda _: refuse_failures(BEFORE, after, reasons, str, dropped=dropped)
 
     def costly(request_s: float, share: float, cores: int) -> Case:
-        bounds = (LatencyBound(0.99, 0.5), LatencyBound(0.95, 0.010))
+        bounds = (latency_slo(0.99, 0.5), latency_slo(0.95, 0.010))
         return lambda _: [*client_cost(request_s, share, cores, bounds)]
 
     broken = [Outcome.ANSWERED, Outcome.INCOMPLETE, Outcome.DOUBLED, Outcome.INCOMPLETE]

@@ -12,6 +12,7 @@ from xml.etree import ElementTree as ET
 from builders.checks import facts, nights
 from builders.decoupled_runs import decoupled_run
 from builders.golden import visible
+from builders.measurements import latency_slo
 from builders.pages import page_of, terminal_of, with_configs, with_result
 from builders.refusals import Case
 from builders.runs import Toy, make_run, with_config
@@ -22,7 +23,6 @@ from tuner.load.probes.lone import LoneRequests
 from tuner.load.probes.warmup import WarmUp
 from tuner.load.watch.machine import disturbances
 from tuner.measurement.measurement import FailureReason, Failures, HostUse
-from tuner.measurement.window import LatencyBound
 from tuner.reason import Reason
 from tuner.record.checks import read_check
 from tuner.record.confirmation import ChangeUndone, RunNoise, Soak
@@ -292,7 +292,7 @@ def trusted() -> dict[str, Case]:
         data = with_host(load(run), **QUIET)
         lost, held = soak.tried
         still = replace(lost.measurement, host=HostUse(other_cpu_percent=0.0, stalled_percent=0.3))
-        still = replace(still, disturbances=disturbances(still, LatencyBound(0.999, 0.04)))
+        still = replace(still, disturbances=disturbances(still, latency_slo(0.999, 0.04)))
         soak = replace(soak, tried=(replace(lost, measurement=still), held))
         return checks(with_configs(data, best=replace(best_of(data), soak=soak)))
 

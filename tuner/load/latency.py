@@ -25,7 +25,8 @@ from tuner.errors import LoadFailedError
 from tuner.load.course import course_of
 from tuner.measurement.measurement import Course, LoadPoint, Measurement, Slice
 from tuner.measurement.responses import percentile
-from tuner.measurement.window import LatencyBound, Window
+from tuner.measurement.window import Window
+from tuner.spec.slo import Slo
 
 #: From when to when, in seconds.
 Span = tuple[float, float]
@@ -239,9 +240,7 @@ def observe_closed(
     )
 
 
-def within_bounds(
-    ascending: Values, lost_count: int, bounds: Sequence[LatencyBound]
-) -> bool | None:
+def within_bounds(ascending: Values, lost_count: int, bounds: Sequence[Slo]) -> bool | None:
     """Whether every bound was met, lost requests counted as late; None without a bound."""
     if not bounds:
         return None
@@ -258,7 +257,7 @@ def measurement_of(
     seed: int,
     batch_size: int = 1,
     *,
-    bounds: Sequence[LatencyBound] = (),
+    bounds: Sequence[Slo] = (),
     failed_count: int = 0,
     rejected_count: int = 0,
 ) -> Measurement:

@@ -26,8 +26,8 @@ from tuner.measurement.measurement import (
     ServerStatistics,
 )
 from tuner.measurement.responses import responses_of_all
-from tuner.measurement.window import LatencyBound
 from tuner.reason import Fact, Reason, ReasonKind
+from tuner.spec.slo import Slo
 
 #: No start's window is shorter than this.
 LEAST_S = 1.0
@@ -46,7 +46,7 @@ def part_s(duration_s: float, count: int) -> float:
     return duration_s if count == 1 else max(duration_s / count, LEAST_S)
 
 
-def combine(starts: Sequence[Measurement], bounds: Sequence[LatencyBound] = ()) -> Measurement:
+def combine(starts: Sequence[Measurement], bounds: Sequence[Slo] = ()) -> Measurement:
     """One measurement of several starts of the same load, with windows of the same length.
 
     Percentiles are over the requests of all starts. ``bounds``: what SLOs hold them to.
@@ -92,7 +92,7 @@ def _spread(combined: Measurement) -> tuple[Reason, ...]:
 
 
 def _each(
-    starts: Sequence[Mapping[str, Measurement]], bounds: Sequence[LatencyBound] = ()
+    starts: Sequence[Mapping[str, Measurement]], bounds: Sequence[Slo] = ()
 ) -> dict[str, Measurement]:
     """The measurements of each stream, or each shape, that was there in every start."""
     by_name = {name: [start.get(name) for start in starts] for name in starts[0]}

@@ -10,11 +10,12 @@ from tuner.errors import ClientLimitError, LoadFailedError, ModelFailsError
 from tuner.load.client.job import refusal_in
 from tuner.load.watch.sampler import Sample, pending_requests
 from tuner.measurement.measurement import Arrivals, HostUse, LoadPoint, Measurement
-from tuner.measurement.window import LatencyBound, Window
+from tuner.measurement.window import Window
 from tuner.reason import Fact, Reason, ReasonKind
 from tuner.sentences import failed
 from tuner.server.control import StatisticsSnapshot
 from tuner.spec.metrics import requests_needed
+from tuner.spec.slo import Slo
 
 _LATE_SENDS = 0.05
 #: Of the requests of a recording; told beyond it.
@@ -30,9 +31,7 @@ BUSY = 0.7
 COSTLY = 0.10
 
 
-def warnings_about(
-    measurement: Measurement, bounds: Sequence[LatencyBound] = ()
-) -> tuple[Reason, ...]:
+def warnings_about(measurement: Measurement, bounds: Sequence[Slo] = ()) -> tuple[Reason, ...]:
     """What is wrong with the load, the client and the sample; empty when nothing is.
 
     Without ``bounds``, SLOs on percentiles of the latency, the sample is held to a p99.
@@ -160,7 +159,7 @@ def client_busy(share: float) -> tuple[Reason, ...]:
 
 
 def client_cost(
-    request_s: float, share: float, cores: int, bounds: Sequence[LatencyBound]
+    request_s: float, share: float, cores: int, bounds: Sequence[Slo]
 ) -> Iterator[Reason]:
     """The warning about a load generator that takes much CPU itself.
 
@@ -248,7 +247,7 @@ def _client_heavy(m: Measurement) -> Iterator[Reason]:
         yield Reason(ReasonKind.CLIENT_IN_LATENCY, facts={"latency_share": share})
 
 
-def _sample_small(m: Measurement, bounds: Sequence[LatencyBound]) -> Iterator[Reason]:
+def _sample_small(m: Measurement, bounds: Sequence[Slo]) -> Iterator[Reason]:
     share = max((bound.share for bound in bounds), default=0.99)
     needed = requests_needed(share)
     if m.completed_count < needed and m.within_bounds is not False:

@@ -8,7 +8,7 @@ from enum import Enum
 from functools import partial
 
 from tuner.measurement.measurement import LoadPoint
-from tuner.spec.metrics import Until, requests_needed
+from tuner.spec.metrics import requests_needed
 from tuner.spec.model import Spec
 from tuner.spec.slo import Slo, hardest
 from tuner.spec.units import Seconds
@@ -35,26 +35,8 @@ INFORMING = 40
 _SLACK_S = 20.0  # for a start on a busy machine, and for answers that are behind
 
 
-@dataclass(frozen=True)
-class LatencyBound:
-    """An SLO on a percentile: so large a ``share`` of a stream's requests is in time.
-
-    ``stream``: "" for all requests.
-    ``until_first``: Until the first response, of a decoupled model.
-    """
-
-    share: float
-    within_s: float
-    stream: str = ""
-    until_first: bool = False
-
-    def holds_for(self, stream: str) -> bool:
-        """Whether it is about the requests of a stream: its own, or all."""
-        return self.stream in ("", stream)
-
-
 #: What stalls are held to where no SLO bounds a percentile.
-NO_BOUND = LatencyBound(share=0.99, within_s=0.1)
+NO_BOUND = Slo.parse("p99_latency <= 100ms")
 
 
 class EarlyEnd(Enum):
@@ -88,7 +70,7 @@ class Window:
     deadline_s: float
     tail_s: float = 0.5
     slice_s: float | None = None
-    bounds: tuple[LatencyBound, ...] = ()
+    bounds: tuple[Slo, ...] = ()
     ends_early: EarlyEnd = EarlyEnd.WAITING
     quiet_only: bool = False
 
@@ -97,7 +79,7 @@ class Window:
         return replace(self, bounds=tuple(b for b in self.bounds if b.holds_for(stream)))
 
     @property
-    def tightest(self) -> LatencyBound:
+    def tightest(self) -> Slo:
         """The lowest of its bounds; without one, 100 ms for the p99."""
         return min(self.bounds, key=lambda bound: bound.within_s, default=NO_BOUND)
 
@@ -217,7 +199,7 @@ def window_of(
     return replace(_longest(windows), bounds=bounds)
 
 
-def bounds_of(slos: Sequence[Slo]) -> tuple[LatencyBound, ...]:
+def bounds_of(slos: Sequence[Slo]) -> tuple[Slo, ...]:
     """The SLOs on percentiles of the latency that a measurement is made for.
 
     Each request has one such latency: of a stream's bounds on the first response and on the last,
@@ -227,12 +209,11 @@ def bounds_of(slos: Sequence[Slo]) -> tuple[LatencyBound, ...]:
     for slo in slos:
         same = hardest(other for other in slos if other.stream == slo.stream)
         if slo.metric.quantile is not None and same and slo.metric.until is same.metric.until:
-            first = slo.metric.until is Until.FIRST
-            found.append(LatencyBound(slo.metric.quantile, slo.bound / 1e6, slo.stream, first))
+            found.append(slo)
     return tuple(found)
 
 
-def _shares_of(bounds: Iterable[LatencyBound], stream: str) -> list[float]:
+def _shares_of(bounds: Iterable[Slo], stream: str) -> list[float]:
     return [bound.share for bound in bounds if bound.holds_for(stream)]
 
 

@@ -14,7 +14,7 @@ from enum import Enum
 from typing import Any
 
 from tuner.spec.labels import of_stream
-from tuner.spec.metrics import METRICS, SHARE, Better, Metric, parse_metric
+from tuner.spec.metrics import METRICS, SHARE, Better, Metric, Until, parse_metric
 from tuner.spec.mistakes import in_brackets
 from tuner.spec.units import AsText, shorten
 
@@ -51,7 +51,24 @@ class Slo(AsText):
         return replace(self, stream=stream)
 
     def holds_for(self, stream: str) -> bool:
+        """Whether it is about the requests of a stream: its own, or all."""
         return self.stream in ("", stream)
+
+    @property
+    def share(self) -> float:
+        """Of the requests that must be in time, of an SLO on a percentile: 0.99 for p99."""
+        assert self.metric.quantile is not None
+        return self.metric.quantile
+
+    @property
+    def within_s(self) -> float:
+        """The bound of a latency."""
+        return self.bound / 1e6
+
+    @property
+    def until_first(self) -> bool:
+        """Whether it is about the first response of a decoupled model."""
+        return self.metric.until is Until.FIRST
 
     def met_by(self, value: float) -> bool:
         """Whether a reading in the metric's base unit is within the bound."""

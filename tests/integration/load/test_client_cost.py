@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from builders.measurements import latency_slo
 
 from tuner.load.client import generator
 from tuner.load.client.cost import request_cost_s
 from tuner.load.generators import TUNE_CLIENT
 from tuner.measurement.measurement import Arrivals, LoadPoint, Measurement
-from tuner.measurement.window import LatencyBound, Window
+from tuner.measurement.window import Window
+from tuner.spec.slo import Slo
 from tuner.spec.workload import Protocol
 
 if TYPE_CHECKING:
@@ -21,18 +23,18 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.integration, pytest.mark.long]
 
 #: Nothing is late by such a bound, and no load generator takes a tenth of it.
-WIDE = LatencyBound(share=0.99, within_s=30.0)
+WIDE = latency_slo(share=0.99, within_s=30.0)
 LOAD = LoadPoint(Arrivals.POISSON, 40.0)
 IMAGES = {"kind": "random", "unique": 4}
 TEXTS = {"kind": "random", "unique": 20, "string_length": 4000}
 SENT = pytest.mark.parametrize(("model", "inputs"), [("image", IMAGES), ("words", TEXTS)])
 
 
-def window(bound: LatencyBound) -> Window:
+def window(bound: Slo) -> Window:
     return Window(duration_s=2.0, warmup_s=0.2, deadline_s=60.0, tail_s=2.0, bounds=(bound,))
 
 
-def measured(bench: Bench, model: str, inputs: Any, bound: LatencyBound = WIDE) -> Measurement:
+def measured(bench: Bench, model: str, inputs: Any, bound: Slo = WIDE) -> Measurement:
     own = bench.generator(model, TUNE_CLIENT, inputs=inputs, protocol="grpc")
     return own.measure(LOAD, window(bound), seed=1)
 
@@ -41,7 +43,7 @@ def measured(bench: Bench, model: str, inputs: Any, bound: LatencyBound = WIDE) 
 def test_generator_time_per_request_is_reported_from_a_tenth_of_the_slo(
     bench: Bench, model: str, inputs: Any
 ) -> None:
-    found = measured(bench, model, inputs, LatencyBound(share=0.99, within_s=0.0005))
+    found = measured(bench, model, inputs, latency_slo(share=0.99, within_s=0.0005))
     (told,) = [w for w in found.warning_texts if "of CPU for a request" in w]
     assert "% of the tightest latency SLO" in told
     assert found.failed_count == 0

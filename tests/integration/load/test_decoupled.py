@@ -13,6 +13,7 @@ import grpc  # type: ignore[import-untyped]
 import numpy as np
 import pytest
 from builders.decoupled_models import GAP_S, LOST_MS, RESPONSES
+from builders.measurements import latency_slo
 from tritonclient.grpc import service_pb2
 
 from tuner.errors import ModelFailsError
@@ -21,7 +22,7 @@ from tuner.load.client.process import Loop
 from tuner.load.streams_load import StreamRequests, StreamsLoad
 from tuner.load.traffic.decoupled.streaming import Question, StreamedCalls
 from tuner.measurement.measurement import Arrivals, FailureReason, LoadPoint, Measurement
-from tuner.measurement.window import LatencyBound, Window
+from tuner.measurement.window import Window
 from tuner.spec.workload import FileInputs
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.integration, pytest.mark.long]
 
 WINDOW = Window(duration_s=1.0, warmup_s=0.3, deadline_s=60.0, tail_s=0.5)
-FIRST = LatencyBound(0.99, 0.300, until_first=True)
+FIRST = latency_slo(0.99, 0.300, until_first=True)
 #: In milliseconds, evenly spread.
 DELAYS_MS = [20.0, 40.0, 60.0, 80.0, 100.0]
 

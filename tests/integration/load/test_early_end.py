@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from builders.load_repository import CAPACITY_PER_S
+from builders.measurements import latency_slo
 from builders.waits import wait_until
 from google.protobuf.json_format import MessageToJson
 
@@ -16,14 +17,14 @@ from tuner.load.client import generator
 from tuner.load.generators import GENERATORS, TUNE_CLIENT, GeneratorKind
 from tuner.load.validity import client_kept_up
 from tuner.measurement.measurement import Arrivals, LoadPoint
-from tuner.measurement.window import EarlyEnd, LatencyBound, Window
+from tuner.measurement.window import EarlyEnd, Window
 
 if TYPE_CHECKING:
     from builders.load_bench import Bench
 
 pytestmark = [pytest.mark.integration, pytest.mark.long]
 
-BOUND = LatencyBound(share=0.99, within_s=0.1)
+BOUND = latency_slo(share=0.99, within_s=0.1)
 WINDOW = Window(duration_s=3.0, warmup_s=0.3, deadline_s=30.0, tail_s=0.25, bounds=(BOUND,))
 
 
@@ -60,7 +61,7 @@ def test_a_search_whose_requests_are_all_answered_but_late_ends_early(
 ) -> None:
     """One at a time takes 10 ms: a server that keeps up, and that misses 12 ms all the same."""
     monkeypatch.setattr(generator, "request_cost_s", lambda *_: request_s)
-    late = LatencyBound(share=0.99, within_s=0.012)
+    late = latency_slo(share=0.99, within_s=0.012)
     window = replace(WINDOW, duration_s=14.0, bounds=(late,), ends_early=EarlyEnd.LATE)
     found = bench.generator("plain", TUNE_CLIENT).measure(poisson(0.7), window, seed=1)
     assert 0.4 <= found.duration_s < 0.3 * window.duration_s

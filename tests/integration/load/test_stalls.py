@@ -10,13 +10,13 @@ import time
 
 import psutil
 import pytest
+from builders.measurements import latency_slo
 
 from tuner.load.watch.machine import watch_stalls
-from tuner.measurement.window import LatencyBound
 
 pytestmark = pytest.mark.integration
 
-BOUND = LatencyBound(share=0.99, within_s=0.5)
+BOUND = latency_slo(share=0.99, within_s=0.5)
 
 
 def meters() -> set[psutil.Process]:

@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 from builders.load_repository import SERVICE_S
+from builders.measurements import latency_slo
 from google.protobuf.json_format import MessageToJson
 
 from tuner.load.generators import PERF_ANALYZER, TUNE_CLIENT, GeneratorKind
 from tuner.load.streams_load import StreamRequests, StreamsLoad
 from tuner.measurement.measurement import Arrivals, LoadPoint
-from tuner.measurement.window import LatencyBound, Window
+from tuner.measurement.window import Window
 from tuner.spec.workload import RandomInputs
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.integration, pytest.mark.measuring]
 
 #: The model ``plain`` takes 10 ms and sustains 100/s, ``image`` answers at once.
-BOUNDS = (LatencyBound(0.9, 0.060, "steady"), LatencyBound(0.9, 0.060, "quick"))
+BOUNDS = (latency_slo(0.9, 0.060, "steady"), latency_slo(0.9, 0.060, "quick"))
 WINDOW = Window(duration_s=4.0, warmup_s=0.5, deadline_s=40.0, tail_s=0.3, bounds=BOUNDS)
 
 

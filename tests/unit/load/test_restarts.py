@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from builders.measurements import synthetic_measurement
+from builders.measurements import latency_slo, synthetic_measurement
 
 from tuner.load.restarts import combine
 from tuner.load.streams_load import StreamsLoad
@@ -20,7 +20,7 @@ from tuner.measurement.measurement import (
     Restart,
     ServerStatistics,
 )
-from tuner.measurement.window import LatencyBound, Window
+from tuner.measurement.window import Window
 from tuner.reason import ReasonKind
 
 NO_SETUP: Any = SimpleNamespace(streams=())
@@ -99,7 +99,7 @@ def test_open_loops_and_single_starts_are_passed_on(load: LoadPoint, count: int)
 
 
 def test_the_bounds_of_the_one_stream_are_those_of_all_its_requests() -> None:
-    ours, all_, other = (LatencyBound(0.9, 0.06, name) for name in ("steady", "", "quick"))
+    ours, all_, other = (latency_slo(0.9, 0.06, name) for name in ("steady", "", "quick"))
     generator = Bistable(100.0)
     setup: Any = SimpleNamespace(streams=[SimpleNamespace(name="steady")])
     window = replace(WINDOW, bounds=(ours, all_, other))

@@ -6,12 +6,11 @@ import re
 from dataclasses import replace
 
 import pytest
-from builders.measurements import synthetic_measurement
+from builders.measurements import latency_slo, synthetic_measurement
 
 from tuner.errors import LoadFailedError, ModelFailsError
 from tuner.load.validity import client_cost, refuse_failures, warnings_about
 from tuner.measurement.measurement import Arrivals, LoadPoint
-from tuner.measurement.window import LatencyBound
 from tuner.reason import ReasonKind
 from tuner.server.control import StatisticsSnapshot
 
@@ -75,7 +74,7 @@ def test_requests_that_a_queue_refused_are_no_failure_of_the_model(
 def test_load_generator_that_takes_a_tenth_of_an_slo_or_of_its_cores_is_reported(
     request_s: float, share: float, told: bool
 ) -> None:
-    bounds = (LatencyBound(0.99, 0.5), LatencyBound(0.95, 0.010))
+    bounds = (latency_slo(0.99, 0.5), latency_slo(0.95, 0.010))
     assert bool([*client_cost(request_s, share, 1, bounds)]) is told
     assert [*client_cost(request_s, 0.05, 1, ())] == []
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from builders.measurements import latency_slo
 from builders.messages_measuring import measured
 
 from tuner.load.latency import within_bounds
@@ -23,10 +24,11 @@ from tuner.measurement.measurement import (
     Measurement,
     ServerStatistics,
 )
-from tuner.measurement.window import LatencyBound, Window, lowest_rate, window_for
+from tuner.measurement.window import Window, lowest_rate, window_for
 from tuner.reason import Reason
 from tuner.server.server import Endpoints
 from tuner.spec.metrics import requests_needed
+from tuner.spec.slo import Slo
 from tuner.spec.workload import Protocol
 
 WINDOW = Window(duration_s=3.0, warmup_s=0.5, deadline_s=30.0, tail_s=0.1)
@@ -65,7 +67,7 @@ def test_a_good_measurement_has_no_warnings() -> None:
 
 
 def test_too_few_requests_are_reported_for_the_percentile_of_the_slo() -> None:
-    few, bounds = measured(completed_count=43), [LatencyBound(0.9, 0.04), LatencyBound(0.5, 0.01)]
+    few, bounds = measured(completed_count=43), [latency_slo(0.9, 0.04), latency_slo(0.5, 0.01)]
     assert len(warnings_about(few, bounds)) == 1
     assert warnings_about(measured(completed_count=44), bounds) == ()
     assert warnings_about(replace(few, within_bounds=False), bounds) == ()  # a miss is shown by few
@@ -102,15 +104,15 @@ def test_late_sends_spoil_no_measurement_that_met_its_slos(
     ("bounds", "lost", "expected"),
     [
         ((), 0, None),
-        ((LatencyBound(0.99, 0.000_099),), 0, True),
-        ((LatencyBound(0.99, 0.000_098_9),), 0, False),
-        ((LatencyBound(0.99, 0.000_099), LatencyBound(0.5, 0.000_049)), 0, False),
-        ((LatencyBound(0.99, 1.0),), 1, True),
-        ((LatencyBound(0.99, 1.0),), 2, False),  # 2 of 102 were refused
+        ((latency_slo(0.99, 0.000_099),), 0, True),
+        ((latency_slo(0.99, 0.000_098_9),), 0, False),
+        ((latency_slo(0.99, 0.000_099), latency_slo(0.5, 0.000_049)), 0, False),
+        ((latency_slo(0.99, 1.0),), 1, True),
+        ((latency_slo(0.99, 1.0),), 2, False),  # 2 of 102 were refused
     ],
 )
 def test_whether_a_measurement_met_what_slos_bound(
-    bounds: tuple[LatencyBound, ...], lost: int, expected: bool | None
+    bounds: tuple[Slo, ...], lost: int, expected: bool | None
 ) -> None:
     assert within_bounds(np.arange(1.0, 101.0), lost, bounds) is expected
 

@@ -14,6 +14,7 @@ from typing import Any, cast
 import pytest
 from builders.candidates import candidate_of, the_one
 from builders.jobs import a_job
+from builders.measurements import latency_slo
 from builders.messages_jobs import MOST, RARE, a_mix
 
 from tuner.fleet import BenchPlace
@@ -23,7 +24,6 @@ from tuner.machine.process import Priority, private_directory
 from tuner.measurement.measurement import Arrivals, LoadPoint
 from tuner.measurement.window import (
     EarlyEnd,
-    LatencyBound,
     informing_window,
     round_window,
     search_window,
@@ -91,7 +91,7 @@ def test_a_window_is_as_long_as_its_percentile_needs_at_that_rate(
     assert window.duration_s == pytest.approx(window_s)
     assert window.warmup_s == pytest.approx(warmup_s)
     assert window.tail_s == pytest.approx(0.6)  # half as long again as the largest bound
-    assert window.bounds == (LatencyBound(0.99, 0.4), LatencyBound(0.5, 0.005))
+    assert window.bounds == (latency_slo(0.99, 0.4), latency_slo(0.5, 0.005))
 
 
 def test_a_window_sees_thirty_busy_times_of_bursts() -> None:
@@ -314,11 +314,11 @@ def test_window_is_as_long_as_the_percentile_of_the_rarest_stream_needs() -> Non
     window = window_of(spec, LoadPoint(Arrivals.POISSON, 200.0))
     assert window.duration_s == pytest.approx(1.05 * 459 / 10.0)
     assert window.bounds == (
-        LatencyBound(0.99, 0.04, "most"),
-        LatencyBound(0.99, 0.2, "rare"),
-        LatencyBound(0.9, 0.1, "beside"),
+        latency_slo(0.99, 0.04, "most"),
+        latency_slo(0.99, 0.2, "rare"),
+        latency_slo(0.9, 0.1, "beside"),
     )
-    assert window.of("rare").bounds == (LatencyBound(0.99, 0.2, "rare"),)
+    assert window.of("rare").bounds == (latency_slo(0.99, 0.2, "rare"),)
     fast = window_of(spec, LoadPoint(Arrivals.POISSON, 1e6))
     assert fast.duration_s == pytest.approx(1.05 * 44 / 20.0)  # a background comes no faster
     soak = soak_of(spec, LoadPoint(Arrivals.POISSON, 200.0))

@@ -31,7 +31,8 @@ from tuner.load.traffic.kind import Traffic
 from tuner.load.validity import answered_with_errors, client_limit
 from tuner.measurement.measurement import FailureReason, Failures, LoadPoint, Measurement
 from tuner.measurement.responses import percentile
-from tuner.measurement.window import LatencyBound, Window
+from tuner.measurement.window import Window
+from tuner.spec.slo import Slo
 from tuner.spec.units import count_text
 
 #: Stalls of the machine, on the wall clock.
@@ -241,7 +242,7 @@ def measurement(
     part: StreamSlice,
     load: LoadPoint,
     seed: int,
-    bounds: Sequence[LatencyBound],
+    bounds: Sequence[Slo],
     batch_size: int,
 ) -> Measurement:
     """The figures; what the client cannot know is left to the caller."""

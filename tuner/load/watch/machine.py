@@ -35,9 +35,10 @@ from tuner.machine.host import handles, open_nvml, read_governor
 from tuner.machine.process import is_inside
 from tuner.machine.quota import Quota, Throttling
 from tuner.measurement.measurement import Measurement
-from tuner.measurement.window import NO_BOUND, LatencyBound
+from tuner.measurement.window import NO_BOUND
 from tuner.reason import Fact, Reason, ReasonKind
 from tuner.spec.fields import Gpus
+from tuner.spec.slo import Slo
 
 #: Bits of NVML's clock event reasons (nvml.h). A card under full load lives at its power cap
 #: (0x4), which is no disturbance: it would be there again in the next measurement.
@@ -282,18 +283,18 @@ class Stalls:
 NOT_WATCHED = Stalls()
 
 
-def shortest_s(bound: LatencyBound) -> float:
+def shortest_s(bound: Slo) -> float:
     """The shortest stall that counts."""
     return max(PART_OF_SLO * bound.within_s, LEAST_S)
 
 
-def quiet_percent(bound: LatencyBound) -> float:
+def quiet_percent(bound: Slo) -> float:
     """The share of the time that stalls may cover on a quiet machine."""
     return 100.0 * PART_OF_ALLOWANCE * (1.0 - bound.share)
 
 
 @contextmanager
-def watch_stalls(bound: LatencyBound) -> Iterator[Stalls]:
+def watch_stalls(bound: Slo) -> Iterator[Stalls]:
     """Watches for as long as the context is open; ``bound``: the tightest latency SLO."""
     least_s = shortest_s(bound)
     times_ns = [str(round(1e9 * s)) for s in (min(least_s, _LONGEST_SLEEP_S), least_s)]
@@ -313,7 +314,7 @@ def watch_stalls(bound: LatencyBound) -> Iterator[Stalls]:
     stalls.spans_ns = sorted((line[0], line[1]) for line in lines if len(line) == 2)
 
 
-def disturbances(measurement: Measurement, bound: LatencyBound = NO_BOUND) -> tuple[Reason, ...]:
+def disturbances(measurement: Measurement, bound: Slo = NO_BOUND) -> tuple[Reason, ...]:
     """Each thing beside the load that spoilt the measurement.
 
     What could not be read (``None``) disturbs nothing. Steal time does where it shows as stalls.

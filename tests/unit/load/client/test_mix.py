@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from builders.measurements import latency_slo
 from builders.virtual_time import run_in_virtual_time
 
 from tuner.errors import ModelFailsError
@@ -22,14 +23,14 @@ from tuner.load.traffic.turns import in_order
 from tuner.load.traffic.wire import RequestForm
 from tuner.load.validity import warnings_about
 from tuner.measurement.measurement import Arrivals, LoadPoint, Measurement
-from tuner.measurement.window import LatencyBound, Window
+from tuner.measurement.window import Window
 from tuner.server.server import Endpoints
 
 NOTHING: Any = None
 ENDPOINTS = Endpoints("h:1", "g:1", None)
 FORM = RequestForm("m", {}, batched=True, batch_size=1)
 LOAD = LoadPoint(Arrivals.POISSON, 200.0)
-BOUNDS = (LatencyBound(0.99, 0.010, "fast"), LatencyBound(0.99, 0.100, "slow"))
+BOUNDS = (latency_slo(0.99, 0.010, "fast"), latency_slo(0.99, 0.100, "slow"))
 WINDOW = Window(duration_s=10.0, warmup_s=0.5, deadline_s=60.0, tail_s=0.5, bounds=BOUNDS)
 
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from builders.measurements import P99_40MS, synthetic_measurement
+from builders.measurements import P99_40MS, latency_slo, synthetic_measurement
 
 from tuner.errors import LoadFailedError
 from tuner.load.latency import AnsweredRequests, observe_open
@@ -31,7 +31,7 @@ from tuner.measurement.measurement import (
     Slice,
 )
 from tuner.measurement.responses import percentile
-from tuner.measurement.window import LatencyBound, Window
+from tuner.measurement.window import Window
 from tuner.score.judge import judge
 from tuner.spec.slo import Slo
 
@@ -177,6 +177,6 @@ def test_an_overload_of_a_mix_is_judged_by_the_stream_that_the_slo_is_about() ->
         overload_of(whole, window, replace(P99_40MS, stream="tight", bound=15e3)).late_share > 0.3
     )
     assert found.capacity_per_s == 100.0
-    assert window.bounds == (LatencyBound(0.99, slo.bound / 1e6, "tight"),)
+    assert window.bounds == (latency_slo(0.99, slo.bound / 1e6, "tight"),)
     with pytest.raises(LoadFailedError):
         overload_of(whole, window, replace(P99_40MS, stream="loose"))

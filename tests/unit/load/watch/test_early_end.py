@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 import pytest
+from builders.measurements import latency_slo
 
 from tuner.errors import InterruptedRunError, LoadFailedError, ServerGoneError, UndecidedError
 from tuner.load.validity import ended_early
@@ -14,10 +15,10 @@ from tuner.load.watch.early_end import (
     check_decided,
     truncate,
 )
-from tuner.measurement.window import EarlyEnd, LatencyBound, Window
+from tuner.measurement.window import EarlyEnd, Window
 from tuner.reason import Reason, ReasonKind
 
-BOUND = LatencyBound(share=0.99, within_s=0.060)
+BOUND = latency_slo(share=0.99, within_s=0.060)
 WINDOW = Window(duration_s=3.0, warmup_s=0.5, deadline_s=30.0, tail_s=0.25, bounds=(BOUND,))
 RATE = 1000.0
 DUE = np.arange(0.0, WINDOW.total_s, 1.0 / RATE)
@@ -108,7 +109,7 @@ def test_a_window_is_cut_so_that_what_has_no_answer_by_the_stop_is_late() -> Non
     begun_ns = 10**18
     found = truncate(WINDOW, begun_ns, begun_ns + 1_700_000_000)
     assert found.duration_s == pytest.approx(1.2 - BOUND.within_s)
-    patient = replace(WINDOW, bounds=(BOUND, LatencyBound(share=0.5, within_s=0.2)))
+    patient = replace(WINDOW, bounds=(BOUND, latency_slo(share=0.5, within_s=0.2)))
     found = truncate(patient, begun_ns, begun_ns + 1_700_000_000)
     assert found.duration_s == pytest.approx(1.0)
     assert truncate(WINDOW, begun_ns, begun_ns + 9_000_000_000) == WINDOW

@@ -9,7 +9,7 @@ from typing import Any
 
 import psutil
 import pytest
-from builders.measurements import synthetic_measurement
+from builders.measurements import latency_slo, synthetic_measurement
 
 from tuner.load.validity import warnings_about
 from tuner.load.watch.machine import (
@@ -24,8 +24,8 @@ from tuner.load.watch.machine import (
 from tuner.machine import process
 from tuner.machine.quota import Throttling
 from tuner.measurement.measurement import HostUse, Measurement
-from tuner.measurement.window import LatencyBound
 from tuner.sentences import sentence
+from tuner.spec.slo import Slo
 
 Times = namedtuple("Times", "user system children_user children_system")
 
@@ -189,7 +189,7 @@ def test_no_time_passed_gives_nothing() -> None:
     assert set(cpu_use(reading(100.0, 10.0), reading(100.0, 10.0)).values()) == {None}
 
 
-TIGHT, SLOW = LatencyBound(0.99, 0.04), LatencyBound(0.95, 2.0)
+TIGHT, SLOW = latency_slo(0.99, 0.04), latency_slo(0.95, 2.0)
 
 
 def measured(**host: Any) -> Measurement:
@@ -229,7 +229,7 @@ def measured(**host: Any) -> Measurement:
     ],
 )
 def test_stalls_are_limited_by_the_late_share_of_the_slo_and_others_by_a_fixed_share(
-    bound: LatencyBound, host: dict[str, Any], said: list[str]
+    bound: Slo, host: dict[str, Any], said: list[str]
 ) -> None:
     found = disturbances(measured(**host), bound)
     assert len(found) == len(said)

@@ -8,13 +8,14 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 import pytest
+from builders.measurements import latency_slo
 
 from tuner.load.watch.early_end import TooManyLate, check_decided, decided_us, is_lost, truncate
-from tuner.measurement.window import LatencyBound, Window
+from tuner.measurement.window import Window
 
 Times = npt.NDArray[np.float64]
 
-BOUND = LatencyBound(share=0.99, within_s=0.100)
+BOUND = latency_slo(share=0.99, within_s=0.100)
 WINDOW = Window(duration_s=14.0, warmup_s=0.5, deadline_s=60.0, tail_s=0.2, bounds=(BOUND,))
 #: A request is known to be late this long after it was due.
 KNOWN_AFTER_S = BOUND.within_s + 0.001
@@ -79,7 +80,7 @@ def test_what_is_late_in_the_warm_up_or_was_refused_decides_nothing() -> None:
 
 def test_late_requests_are_counted_for_each_bound_after_the_longest_wait() -> None:
     due_s, takes_s = drawn(0.4, seed=1)
-    lenient = LatencyBound(share=0.5, within_s=0.300)
+    lenient = latency_slo(share=0.5, within_s=0.300)
     both = replace(WINDOW, bounds=(BOUND, lenient))
     found = lost_at_s(due_s, takes_s, both)
     expected_s = late_ones_s(due_s, takes_s)[3] + lenient.within_s + 0.001

@@ -16,9 +16,10 @@ from tuner.load.traffic.kind import Traffic
 from tuner.load.traffic.repeats import Order
 from tuner.load.traffic.turns import by_chance
 from tuner.measurement.measurement import Measurement
-from tuner.measurement.window import LatencyBound, Window
+from tuner.measurement.window import Window
 from tuner.modelconfig.schema import ModelConfig
 from tuner.sentences import failed
+from tuner.spec.slo import Slo
 from tuner.spec.workload import RandomInputs, StreamSpec, Workload
 
 
@@ -71,7 +72,7 @@ class MixedShapes(Traffic):
         return replace(measured, shapes=shapes)
 
 
-def _in_time_per_s(of_shape: Measurement, bounds: Sequence[LatencyBound]) -> float | None:
+def _in_time_per_s(of_shape: Measurement, bounds: Sequence[Slo]) -> float | None:
     """Inferences per second that were answered within the bound on the highest percentile."""
     if not bounds or of_shape.latencies_us is None:
         return None

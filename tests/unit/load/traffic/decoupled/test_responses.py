@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from builders.measurements import latency_slo
 from hypothesis import given
 from hypothesis import strategies as st
 from tritonclient.grpc import service_pb2
@@ -28,7 +29,7 @@ from tuner.load.traffic.decoupled.streamed import numbered, response_of
 from tuner.load.traffic.wire import RequestForm
 from tuner.measurement.measurement import Arrivals, FailureReason, LoadPoint, Measurement
 from tuner.measurement.responses import figures_of, responses_of_all
-from tuner.measurement.window import LatencyBound, Window
+from tuner.measurement.window import Window
 from tuner.reason import ReasonKind
 from tuner.score.judge import Verdict, judge
 from tuner.server.server import Endpoints
@@ -262,7 +263,7 @@ def measured(run: Run, window: Window = WINDOW) -> Measurement:
 
 @pytest.mark.parametrize("until_the_first", [True, False])
 def test_latency_is_until_the_response_that_the_slo_is_about(until_the_first: bool) -> None:
-    bound = LatencyBound(0.99, 0.3, until_first=until_the_first)
+    bound = latency_slo(0.99, 0.3, until_first=until_the_first)
     found = measured(run_of(), replace(WINDOW, bounds=(bound,)))
     assert found.responses is not None
     assert found.responses.p99_first_response_us == pytest.approx(100e3)
@@ -276,7 +277,7 @@ def test_latency_is_until_the_response_that_the_slo_is_about(until_the_first: bo
 
 def test_what_was_never_completed_or_answered_twice_failed_for_that_reason() -> None:
     broken = {30: Outcome.INCOMPLETE, 31: Outcome.DOUBLED, 32: Outcome.DOUBLED}
-    bound = LatencyBound(0.99, 0.3, until_first=True)
+    bound = latency_slo(0.99, 0.3, until_first=True)
     found = measured(run_of(broken), replace(WINDOW, bounds=(bound,)))
     counts = {reason: own.count for reason, own in found.failures.items()}
     assert counts == {FailureReason.INCOMPLETE: 1, FailureReason.DOUBLED: 2}
@@ -312,7 +313,7 @@ def test_of_a_mix_only_the_decoupled_stream_has_responses() -> None:
         streams=[replace(speech, share=0.5), replace(plain, share=0.5)],
         plan=replace(run.plan, order=order),
     )
-    bounds = (LatencyBound(0.9, 0.3, "m", until_first=True), LatencyBound(0.9, 0.5, "plain"))
+    bounds = (latency_slo(0.9, 0.3, "m", until_first=True), latency_slo(0.9, 0.5, "plain"))
     found = measured(mix, replace(WINDOW, bounds=bounds))
     assert found.streams["m"].responses is not None
     assert found.streams["m"].p99_latency_us == pytest.approx(100e3)
