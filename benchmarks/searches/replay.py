@@ -136,7 +136,7 @@ class Ground:
 def compared_on(ground: Ground) -> list[str]:
     """All; for several models without Model Analyzer's generators, which vary only one here."""
     job, _ = world_of(ground)
-    one = not any(job.served.models)
+    one = len(job.served.models) == 1
     found = [name for name, how in COMPARED.items() if one or how["strategy"] != "model-analyzer"]
     return [name for name in found if name not in NEED_TORCH]
 

@@ -163,6 +163,10 @@ def test_of_several_models_searches_that_vary_one_are_not_compared() -> None:
     assert replay.compared_on(PAIR) == ["gp", "tpe", "tpe with designs", "random", "grid"]
 
 
+def test_of_one_model_all_searches_are_compared_but_those_that_need_torch() -> None:
+    assert {*replay.COMPARED} - {*replay.compared_on(GROUND)} == {"GPSampler with designs"}
+
+
 @pytest.mark.parametrize("strategy", ["random", "grid"])
 def test_several_models_are_searched_over_their_grid(
     pair: tuple[Job, RecordedWorld], strategy: str
