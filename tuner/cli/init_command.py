@@ -4,34 +4,24 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from tuner.cli import options
+from tuner.cli.drafting import EXAMPLE, drafted, drafted_together
 from tuner.cli.terminal import say, say_document
 from tuner.errors import EnvironmentNotReadyError, SpecError
-from tuner.plain import plain
 from tuner.regular import is_there
 from tuner.spec.mistakes import listed
 from tuner.spec.paths import CONFIG_NAME, REPOSITORY
 
 if TYPE_CHECKING:
     from tuner.model_analyzer.yaml_file import Profile
-    from tuner.modelconfig.files import ModelFiles
     from tuner.space.draft_space import DraftedModel
-
-#: The SLO of a draft, where nobody says one.
-EXAMPLE = "p99_latency <= 100ms"
-#: Where no image of NVIDIA's has the backends that are lacking.
-_ELSEWHERE = (
-    "no image of NVIDIA's has all that is needed: name a directory that has it, args: "
-    "[--backend-directory=DIR], or an image of your own, mode: docker, image: IMAGE"
-)
 
 
 @click.command("init")
@@ -110,27 +100,31 @@ def command(
     if model and not analyzer_file and (found := _beside(repository or REPOSITORY, model)):
         analyzer_file, repository = found, repository or REPOSITORY
         say(f"found {found}: the draft takes over what a spec can say of it", err=True)
-    profile = _profile(analyzer_file, model)
-    model = profile.model if profile else model
-    if model is None:
+    profiles = _profiles(analyzer_file, model)
+    named = [profile.model for profile in profiles] or list(filter(None, [model]))
+    if not named:
         raise SpecError("tune init needs a MODEL", "`tune models REPOSITORY` lists the models")
-    target = output or Path(f"{model}.yaml")
+    name = "-".join(named)
+    target = output or Path(f"{name}.yaml")
     to_stdout = str(target) == "-"
     if not to_stdout:
-        _refuse_target(target, model, force=force)
+        _refuse_target(target, name, force=force)
     directory = Path.cwd() if to_stdout else target.absolute().parent
     server = _named_server(image, host)
-    text = _drafted(model, repository, directory, profile, server=server, **wanted)
-    refused = _refusal(directory / target.name, text, brought=profile is not None or bool(slos))
-    if profile is not None:
-        _tell(profile)
+    if len(profiles) > 1:
+        text = drafted_together(profiles, repository, directory, server=server, **wanted)
+    else:
+        profile = next(iter(profiles), None)
+        text = drafted(named[0], repository, directory, profile, server=server, **wanted)
+    refused = _refusal(directory / target.name, text, brought=bool(profiles or slos))
+    _tell(profiles)
     _tell_refused(refused)
     if to_stdout:
         say_document(text)
         return
     _write(target, text)
-    name = shlex.quote(str(target))
-    say(f"next:  tune plan {name}   then   tune run {name}", err=True)
+    shown = shlex.quote(str(target))
+    say(f"next:  tune plan {shown}   then   tune run {shown}", err=True)
 
 
 def _refusal(target: Path, text: str, *, brought: bool) -> SpecError | None:
@@ -177,10 +171,10 @@ def _beside(repository: Path, model: str) -> Path | None:
     return file if is_there(file) else None
 
 
-def _profile(file: Path | None, model: str | None) -> Profile | None:
-    from tuner.model_analyzer.yaml_file import read_profile
+def _profiles(file: Path | None, model: str | None) -> list[Profile]:
+    from tuner.model_analyzer.yaml_file import read_profiles
 
-    return None if file is None else read_profile(file, model)
+    return [] if file is None else read_profiles(file, model)
 
 
 def _write(target: Path, text: str) -> None:
@@ -221,7 +215,7 @@ def _draft_all(
             left[name] = f"it shares models with {taken[0]}"
         else:
             try:
-                text = _drafted(name, repository, directory.absolute(), None, parts[name], **wanted)
+                text = drafted(name, repository, directory.absolute(), None, parts[name], **wanted)
                 refuse_draft(directory / f"{name}.yaml", text, dict(os.environ))
             except (SpecError, EnvironmentNotReadyError) as error:
                 left[name] = " ".join(error.message.split())
@@ -256,111 +250,12 @@ def _named_server(image: str | None, host: str | None) -> dict[str, str]:
     return {"mode": "remote", **{name: f"{host}:{port}" for name, port in ports.items()}}
 
 
-def _needed_server(models: Iterable[ModelFiles]) -> dict[str, Any]:
-    """A container, and why, where this machine's server lacks a backend; else what a draft has."""
-    from tuner.server.binaries import tritonserver
-    from tuner.triton.local import find_backends
-    from tuner.triton.needs import backends_of, image_with
-
-    needed = [*models]
-    if not {*backends_of(needed)} - {"python"}:
-        return {}
-    try:
-        with tritonserver(None, dict(os.environ)) as found:
-            find_backends(needed, (), found.backend_directory)
-    except EnvironmentNotReadyError as error:
-        image = image_with(backends_of(needed))
-        if image is None:
-            return {"why": f"here: {error.message}; {_ELSEWHERE}"}
-        return {"server": {"mode": "docker", "image": image}, "why": f"here: {error.message}"}
-    return {}
-
-
-def _drafted(
-    model: str,
-    repository: Path | None,
-    directory: Path,
-    profile: Profile | None,
-    parts: Mapping[str, DraftedModel] | None = None,
-    *,
-    slos: tuple[str, ...],
-    server: dict[str, str],
-    write_to: str,
-) -> str:
-    """The text of a spec in ``directory``; ``parts``: the models, where they were read already.
-
-    ``slos``: those of the command line.
-    """
-    from tuner.lint.repository import errors_of
-    from tuner.modelconfig.files import model_names, read_model
-    from tuner.modelconfig.message import parse
-    from tuner.modelconfig.rules import violations
-    from tuner.modelconfig.tree import field_place
-    from tuner.run.models import parts_of, read_machine
-    from tuner.space.build import broken_config
-    from tuner.space.draft import draft_spec
-    from tuner.space.draft_slos import on_a_latency
-
-    given = None
-    if profile is not None:
-        from tuner.model_analyzer.carry import called, carried, repository_of
-
-        repository = repository or repository_of(profile)
-    repository = repository or options.default_repository(f"init {shlex.quote(model)}")
-    if plain(model) != model:
-        text = f"{model!r} is no name for a model: it has characters that are not shown"
-        raise SpecError(text, "rename its directory, with letters, digits, - and _")
-    files = read_model(repository, model, write_to)
-    config = parse(files.text, str(files.path))
-    if refused := violations(config, completes=files.completes(config)):
-        path = str(files.path)
-        raise broken_config(refused, lambda found: field_place(path, files.text, found.path))
-    if not (files.sha256 or files.backend(config)):
-        text = f"{files.directory} holds neither a config.pbtxt nor a model"
-        raise SpecError(text, "put the model's file into a version directory, such as 1")
-    for finding in errors_of(repository, model, write_to):
-        say(f"{finding.place}: {finding.message}", err=True)
-    calls = called(profile, model_names(repository)) if profile is not None else ()
-    parts = parts or parts_of(repository, model, write_to, calls)
-    if profile is not None:
-        latency = next(iter(on_a_latency(slos)), EXAMPLE)
-        given = carried(profile, parts[model].config, directory, latency)
-        given = replace(given, slos=_joined(slos, given.slos))
-    more: dict[str, Any] = {"server": server} if server else {}
-    if not server:
-        more = _needed_server(read_model(repository, name, write_to) for name in parts)
-    where = os.path.relpath(repository, directory)
-    machine = read_machine(dict(os.environ))
-    return draft_spec(parts, machine, where, slos, given, write_to=write_to, **more)
-
-
-def drafted_spec(model: Path, slos: Sequence[str], directory: Path) -> str:
-    """The text of a spec in ``directory`` for a model: its name, or a path of its directory.
-
-    Raises:
-        SpecError: There is nothing to tune, or an SLO is wrong.
-        EnvironmentNotReadyError: There is no such repository or model.
-    """
-    repository = None if model.name == str(model) else model.parent
-    own = tuple(dict.fromkeys(slos))
-    server: dict[str, str] = {}
-    return _drafted(
-        model.name, repository, directory, None, slos=own, server=server, write_to=CONFIG_NAME
-    )
-
-
-def _joined(own: tuple[str, ...], theirs: tuple[str, ...]) -> tuple[str, ...]:
-    """The user's own SLOs, then a file's on other metrics."""
-    metrics = tuple(slo.split("<")[0].split(">")[0].strip() for slo in own)
-    return (*own, *(slo for slo in theirs if not slo.startswith(metrics)))
-
-
-def _tell(profile: Profile) -> None:
+def _tell(profiles: Sequence[Profile]) -> None:
     """Prints on stderr what the draft leaves out of the file."""
-    if profile.left:
-        say(f"not carried over from {profile.path}:", err=True)
-    for left in profile.left:
-        say(f"  {left}", err=True)
-    if profile.others:
-        names = listed(profile.others)
-        say(f"other models of the file, each needs a spec of its own: {names}", err=True)
+    left = dict.fromkeys(line for profile in profiles for line in profile.left)
+    if left:
+        say(f"not carried over from {profiles[0].path}:", err=True)
+    for line in left:
+        say(f"  {line}", err=True)
+    if others := [name for profile in profiles for name in profile.others]:
+        say(f"other models of the file, each needs a spec of its own: {listed(others)}", err=True)

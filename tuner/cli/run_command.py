@@ -221,7 +221,7 @@ def drafted_run(model: Path, slos: Sequence[str], output: Path) -> tuple[str, Pa
 
     ``model``: its name in the repository, or a path of its directory.
     """
-    from tuner.cli.init_command import drafted_spec
+    from tuner.cli.drafting import drafted_spec
     from tuner.record.store import new_run_id
 
     if model.is_file():

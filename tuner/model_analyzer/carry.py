@@ -54,17 +54,22 @@ def called(profile: Profile, names: Collection[str]) -> tuple[str, ...]:
     return tuple(name for name in found if name in names)
 
 
-def carried(profile: Profile, config: Any, directory: Path, slo: str) -> Given:
+def carried(
+    profile: Profile, config: Any, directory: Path, slo: str, *, together: bool = False
+) -> Given:
     """Everything a spec in ``directory`` has a place for, and a list of the rest.
 
-    ``config`` is the model's ModelConfig message; ``slo`` is used where no latency is bounded.
+    ``config`` is the model's ModelConfig message; ``slo`` is used where no latency is bounded;
+    ``together``: its requests are one of several streams.
 
     Raises:
         SpecError: An option has a value that Model Analyzer would refuse too.
     """
     profile.take("model_repository", str)
     arrivals = _arrivals(profile)
-    goal = _objective(profile, arrivals)
+    if together:
+        arrivals = _of_stream(profile, arrivals)
+    goal = _objective(profile, {} if together else arrivals)
     sizes = profile.take_numbers("batch_sizes")
     most = config.max_batch_size or math.inf
     if large := [size for size in sizes if size > most]:
@@ -95,6 +100,17 @@ def _arrivals(profile: Profile) -> dict[str, Any]:
         return {"kind": "poisson", "rate": rates}
     if clients := profile.take_numbers("concurrency"):
         return {"kind": "closed", "concurrency": clients}
+    return {}
+
+
+def _of_stream(profile: Profile, arrivals: dict[str, Any]) -> dict[str, Any]:
+    """The rate of one stream; only one can be taken, as that of all together is searched."""
+    if len(arrivals.get("rate", ())) == 1:
+        return arrivals
+    if arrivals:
+        option = "request_rate" if "rate" in arrivals else "concurrency"
+        reason = "requests of several models come on a clock, and the rate of them all is searched"
+        profile.leave((option,), reason)
     return {}
 
 

@@ -6,7 +6,7 @@ The format is that of `model-analyzer profile -f FILE`, release 1.58.0 (its docs
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -28,6 +28,8 @@ _T = TypeVar("_T")
 _Models = dict[str, tuple[dict[str, Any], Location]]
 _Named = tuple[_Models, list[tuple[Location, str]]]
 _TOP = "profile_models"
+#: Whether all models are loaded, and asked, at the same time.
+CONCURRENTLY = "run_config_profile_models_concurrently_enable"
 #: What it was called in 2021.
 _OLD = ("model_names",)
 _HINT = "docs/model-analyzer.md says what is taken over from Model Analyzer's YAML"
@@ -74,6 +76,11 @@ class Profile:
             text = "whole numbers are expected: a list, or {start: 1, stop: 8, step: 1}"
             raise self.mistake((option,), text) from None
 
+    def without(self, option: str) -> Profile:
+        """The same, with an option that is not listed any more."""
+        self._taken.add(option)
+        return self
+
     def take_models(self, option: str) -> _Models:
         """Names, with options or without; what is none is left."""
         found, wrong = _models(self.take(option, object), (option,))
@@ -102,6 +109,32 @@ class Profile:
         return (*self.places.get(str(where[0]), where[:1]), *where[1:])
 
 
+def read_profiles(path: Path, model: str | None) -> list[Profile]:
+    """The options of a model; without a name, of all that are profiled at the same time.
+
+    Raises:
+        SpecError: As `read_profile`.
+    """
+    tree = _tree(path)
+    models, wrong = _models(*_top(tree))
+    together = tree.data.get(CONCURRENTLY) is True
+    if model is None and together and len(models) > 1 and not wrong:
+        found = [read_profile(path, name) for name in models]
+        return [replace(profile.without(CONCURRENTLY), others=()) for profile in found]
+    profile = read_profile(path, model)
+    if together and profile.others:
+        profile.without(CONCURRENTLY).leave(
+            (CONCURRENTLY,), "leave MODEL out for one spec of all models"
+        )
+    return [profile]
+
+
+def _top(tree: Tree) -> tuple[Any, Location]:
+    """What the file says of its models, and where."""
+    top = _TOP if _TOP in tree.data else next((old for old in _OLD if old in tree.data), _TOP)
+    return tree.data.get(top), (top,)
+
+
 def read_profile(path: Path, model: str | None) -> Profile:
     """The options of a model; without a name, of the only one in the file.
 
@@ -113,8 +146,7 @@ def read_profile(path: Path, model: str | None) -> Profile:
             model; the message has ``file:line:column``.
     """
     tree = _tree(path)
-    top = _TOP if _TOP in tree.data else next((old for old in _OLD if old in tree.data), _TOP)
-    models, _ = named = _models(tree.data.get(top), (top,))
+    models, _ = named = _models(*_top(tree))
     name = _chosen(path, tree, named, model)
     own, at = models.get(name, ({}, ()))
     values = {str(k): v for k, v in tree.data.items()}
@@ -128,7 +160,7 @@ def read_profile(path: Path, model: str | None) -> Profile:
         if value not in (None, {}, []):
             values[str(key)], places[str(key)] = value, placed[key]
     profile = Profile(path, name, tuple(n for n in models if n != name), tree, values, places)
-    profile.take_models(top)
+    profile.take_models(str(_top(tree)[1][0]))
     return profile
 
 

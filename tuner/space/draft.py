@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
@@ -88,7 +88,7 @@ def draft_spec(
             hint says what is.
     """
     model, drafted = next(iter(models.items()))
-    for name in _answering(models, model):
+    for name in answering(models, model):
         refuse_unmeasurable(name, models[name].config)
     many = answers_many_times(model, {name: part.config for name, part in models.items()})
     slos = slos or (EXAMPLE_OF_MANY if many else EXAMPLE,)
@@ -111,7 +111,8 @@ def draft_spec(
     variables = variable_lines(names, server, machine.cores)
     if len(models) > 1 or drafted.unnamed:
         place.append(server_section(server, why, variables))
-        searched = [_models(models, machine, bound, {model: known} if known else {})]
+        own = {model: known} if known else {}
+        searched = [models_entry(models, machine, shared_bounds(models, bound), own)]
         searched += [] if many else cache_of_server(variables)
     else:
         place.append(server_section(server, why, []))
@@ -119,11 +120,11 @@ def draft_spec(
         fields = [*space_of(drafted, machine, bound, known, alone=True), *variables]
         fields += CACHE if cached else ()
         searched = [_space(known, fields)]
-    draft = [*_head(place, given), _workload(models, given), *searched, *_tail(machine)]
+    draft = [*_head(place, given), _workload(models, given), *searched, *tail_of(machine)]
     return "\n".join(written(draft)) + "\n"
 
 
-def _answering(models: Mapping[str, DraftedModel], model: str) -> list[str]:
+def answering(models: Mapping[str, DraftedModel], model: str) -> list[str]:
     """The model, and the steps of ensembles among those that its requests go through."""
     names = [model]
     for name in names:  # grows
@@ -152,20 +153,25 @@ def _guess(dims: list[int]) -> list[int]:
 
 
 def _head(place: list[Entry], given: Given) -> Iterator[Entry | Remark]:
-    best = "highest load that meets every SLO" if given.objective == GOODPUT else ""
-    yield from remarks(
-        "yaml-language-server: $schema=tune.schema.json",
-        f"Drafted by `{given.command}`. {_EVERY_LINE}",
-        "and `tune schema > tune.schema.json` lets your editor complete and check them.",
-    )
-    if given.left:
-        yield Remark("Not carried over:")
-        yield from (Remark(f"  {line}") for line in given.left)
+    yield from opening(given.command, given.left)
     yield from place
     slos = tuple(slo_lines(given.slos, BUDGET_S / TRIALS))
     first = "what your users need: change this first"
     yield Entry("slo", remark=first, below=slos, column=COLUMN)
+    best = "highest load that meets every SLO" if given.objective == GOODPUT else ""
     yield Entry("objective", given.objective, best, column=COLUMN)
+
+
+def opening(command: str, left: Sequence[str]) -> Iterator[Entry | Remark]:
+    """What drafted it, and what could not be taken over."""
+    yield from remarks(
+        "yaml-language-server: $schema=tune.schema.json",
+        f"Drafted by `{command}`. {_EVERY_LINE}",
+        "and `tune schema > tune.schema.json` lets your editor complete and check them.",
+    )
+    if left:
+        yield Remark("Not carried over:")
+        yield from (Remark(f"  {line}") for line in left)
 
 
 def _space(given: Mapping[str, Mapping[str, Any]], drafted: list[Entry | Remark]) -> Entry:
@@ -188,14 +194,18 @@ def _workload(models: Mapping[str, DraftedModel], given: Given) -> Entry:
     else:
         clock = "requests come on their own clock, as users do"
         below.append(Entry("arrivals", "{kind: poisson}", clock, column=COLUMN))
+    config = next(iter(models.values())).config
+    return Entry("workload", below=(*below, *requests_of(config, given)))
+
+
+def requests_of(config: Any, given: Given) -> Iterator[Entry | Remark]:
+    """What requests to a model carry."""
     if given.batch_size > 1:
-        below.append(Entry("batch_size", flow(given.batch_size)))
+        yield Entry("batch_size", flow(given.batch_size))
     if given.file:
-        below.append(Entry("inputs", flow({"kind": "file", "file": given.file})))
+        yield Entry("inputs", flow({"kind": "file", "file": given.file}))
     else:
-        config = next(iter(models.values())).config
-        below.append(Entry("inputs", below=tuple(_random_inputs(config, given))))
-    return Entry("workload", below=tuple(below))
+        yield Entry("inputs", below=tuple(_random_inputs(config, given)))
 
 
 def _random_inputs(config: Any, given: Given) -> Iterator[Entry | Remark]:
@@ -223,17 +233,25 @@ def _random_inputs(config: Any, given: Given) -> Iterator[Entry | Remark]:
         yield Remark(f"random strings for {', '.join(texts)}: some models reject them")
 
 
-def _models(
+def shared_bounds(models: Mapping[str, DraftedModel], slo: Slo) -> dict[str, Slo]:
+    """What each model may take, of those that a request goes through one after the other."""
+    named = [n for n, p in models.items() if p.calls or not is_ensemble(p.config)]
+    return dict.fromkeys(named, replace(slo, bound=slo.bound / len(named)))
+
+
+def models_entry(
     models: Mapping[str, DraftedModel],
     machine: Machine,
-    slo: Slo,
+    bounds: Mapping[str, Slo],
     known: Mapping[str, Mapping[str, Mapping[str, Any]]],
 ) -> Entry:
-    """What is searched of each, where it is not ``known``; an ensemble has no fields to search."""
-    named = {n: p for n, p in models.items() if p.calls or not is_ensemble(p.config)}
-    shared = replace(slo, bound=slo.bound / len(named))
+    """What is searched of each, where it is not ``known``; an ensemble has no fields to search.
+
+    ``bounds``: what requests to each of those with something to search may take.
+    """
     below = []
-    for name, part in named.items():
+    for name, bound in bounds.items():
+        part = models[name]
         if part.config.backend in LLM_BACKENDS:
             below.append(Entry(flow(name), "{}", "a language model: loaded, not searched"))
             continue
@@ -245,14 +263,15 @@ def _models(
             own.append(Remark(f"{', '.join(part.unnamed)} {text}"))
         if not is_ensemble(part.config):
             given = known.get(name, {})
-            fields = [*space_of(part, machine, shared, given, alone=len(models) == 1)]
+            fields = [*space_of(part, machine, bound, given, alone=len(models) == 1)]
             own.append(_space(given, fields))
         below.append(Entry(flow(name), below=tuple(own)))
     together = "searched together, under one load"
     return Entry("models", remark=together, below=tuple(below), column=COLUMN)
 
 
-def _tail(machine: Machine) -> Iterator[Entry | Remark]:
+def tail_of(machine: Machine) -> Iterator[Entry | Remark]:
+    """The budget, and the machine that bounds are from."""
     budget, first = f"{{trials: {TRIALS}, time: {BUDGET_S // 60}m}}", "whichever comes first"
     yield Entry("budget", budget, first, column=COLUMN)
     yield Entry("confirm", "{min_gain: 2%}", "the winner must prove itself again", column=26)

@@ -22,6 +22,12 @@ def on_a_latency(slos: Sequence[str]) -> list[str]:
         raise SpecError(f"--slo: {error}") from error
 
 
+def joined(slos: tuple[str, ...], others: tuple[str, ...]) -> tuple[str, ...]:
+    """The user's own SLOs, then others on other metrics."""
+    metrics = tuple(slo.split("<")[0].split(">")[0].strip() for slo in slos)
+    return (*slos, *(slo for slo in others if not slo.startswith(metrics)))
+
+
 def latency_bound(slos: Sequence[str]) -> Slo:
     """The first SLO on a latency, by which times are bounded."""
     slos_on_latency = on_a_latency(slos)

@@ -342,7 +342,7 @@ def test_slo_of_the_command_line_is_kept_beside_the_drafted_ones(
 
 def test_init_without_any_model_asks_for_one(capsys: pytest.CaptureFixture[str]) -> None:
     assert guarded(cli, ["init"]) == 2
-    assert "tune init MODEL" in capsys.readouterr().err
+    assert "tune init needs a MODEL" in capsys.readouterr().err
 
 
 def test_a_file_of_sequences_says_how_long_they_are(
@@ -363,3 +363,65 @@ def test_a_file_of_sequences_says_how_long_they_are(
     assert isinstance(arrivals, SequenceArrivals)
     assert arrivals.length is None
     assert prepare(Request(spec=Path("speech.yaml"))).case.recorded["speech"].lengths == (4, 2)
+
+
+TOGETHER = {
+    "run_config_profile_models_concurrently_enable": True,
+    "profile_models": {
+        "tiny-bert": {"constraints": {"perf_latency_p99": {"max": 60}}, "weighting": 3},
+        "tokenizer": {"constraints": {"perf_latency_p99": {"max": 20}}},
+    },
+}
+
+
+def drafted_together(tmp_path: Path, tune: Tune, **options: Any) -> Any:
+    """The spec of two models that are profiled at the same time, planned."""
+    file = written(tmp_path, **TOGETHER, **options)
+    target = tmp_path / "spec.yaml"
+    assert tune("init", "--from-model-analyzer", str(file), "--output", str(target)) == 0
+    assert "refuses" not in tune.err
+    return prepare(Request(spec=target)).spec
+
+
+def test_models_that_are_profiled_together_become_streams_of_one_spec(
+    tmp_path: Path, tune: Tune
+) -> None:
+    spec = drafted_together(tmp_path, tune, concurrency=[1, 2])
+    assert {name: stream.model for name, stream in spec.streams.items()} == {
+        "tiny-bert": "tiny-bert",
+        "tokenizer": "tokenizer",
+    }
+    slos = {name: [str(slo) for slo in own.slo] for name, own in spec.streams.items()}
+    assert slos == {"tiny-bert": ["p99_latency <= 60ms"], "tokenizer": ["p99_latency <= 20ms"]}
+    assert set(spec.models) == {"tiny-bert", "tokenizer"}
+    assert "concurrency (line 1): requests of several models come on a clock" in tune.err
+    assert "weighting (line" in tune.err
+    assert "concurrently" not in tune.err
+    assert "needs a spec of its own" not in tune.err
+
+
+def test_rates_of_models_that_are_profiled_together_are_their_shares(
+    tmp_path: Path, tune: Tune
+) -> None:
+    models: dict[str, Any] = TOGETHER["profile_models"]  # type: ignore[assignment]
+    rated = {
+        name: {**own, "parameters": {"request_rate": [rate]}}
+        for (name, own), rate in zip(models.items(), (150, 50), strict=True)
+    }
+    file = written(tmp_path, **{**TOGETHER, "profile_models": rated})
+    target = tmp_path / "spec.yaml"
+    assert tune("init", "--from-model-analyzer", str(file), "--output", str(target)) == 0
+    spec = prepare(Request(spec=target)).spec
+    shares = {name: float(stream.share or 0) for name, stream in spec.streams.items()}
+    assert shares == {"tiny-bert": 0.75, "tokenizer": 0.25}
+    assert [float(rate) for rate in spec.workload.arrivals.rate] == [200.0]  # type: ignore[union-attr]
+
+
+def test_one_of_several_models_gets_a_spec_that_says_how_to_get_one_of_all(
+    tmp_path: Path, tune: Tune
+) -> None:
+    file = written(tmp_path, **TOGETHER)
+    target = str(tmp_path / "spec.yaml")
+    assert tune("init", "tokenizer", "--from-model-analyzer", str(file), "--output", target) == 0
+    assert "leave MODEL out for one spec of all models" in tune.err
+    assert list(load_spec(Path(target)).spec.streams) == ["tokenizer"]

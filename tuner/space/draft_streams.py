@@ -1,0 +1,156 @@
+"""The spec that `tune init` drafts for several models that are served, and loaded, together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Any
+
+from tuner.errors import SpecError
+from tuner.modelconfig.ensembles import answers_many_times
+from tuner.space.build import refuse_unmeasurable
+from tuner.space.draft import (
+    GOODPUT,
+    Given,
+    answering,
+    models_entry,
+    opening,
+    requests_of,
+    shared_bounds,
+    tail_of,
+)
+from tuner.space.draft_instances import Machine
+from tuner.space.draft_server import server_section
+from tuner.space.draft_slos import latency_bound
+from tuner.space.draft_space import DraftedModel
+from tuner.space.draft_text import COLUMN, Entry, flow, item, written
+from tuner.space.sequences import takes_sequences
+from tuner.spec.paths import CONFIG_NAME
+from tuner.spec.slo import Slo
+
+_LOCAL = MappingProxyType({"mode": "local"})
+
+
+@dataclass(frozen=True)
+class DraftedStream:
+    """Requests to one model.
+
+    Attributes:
+        models: The model by its name, then those that are served with it.
+        given: What is known of its requests, its SLOs and its space.
+        rate: Requests per second of the only load that is asked for; None where there is none.
+    """
+
+    models: Mapping[str, DraftedModel]
+    given: Given
+    rate: float | None = None
+
+    @property
+    def slos(self) -> tuple[str, ...]:
+        """Those that hold for its own requests."""
+        return tuple(text for text in self.given.slos if not _of_all(text))
+
+
+def draft_streams(
+    streams: Mapping[str, DraftedStream],
+    machine: Machine,
+    repository: str,
+    command: str,
+    *,
+    server: Mapping[str, Any] = _LOCAL,
+    why: str = "local, docker or remote",
+    write_to: str = CONFIG_NAME,
+) -> str:
+    """YAML text of a spec with a stream for each model.
+
+    Args:
+        streams: By the name of the model that is asked; SLOs that are not about requests count for
+            all.
+        repository: Path as it is to appear in the spec.
+        command: What drafts it.
+        server: The spec's section, and ``why``, a remark beside it.
+
+    Raises:
+        SpecError: A model cannot be measured, or not together with the others.
+    """
+    for model, stream in streams.items():
+        for name in answering(stream.models, model):
+            refuse_unmeasurable(name, stream.models[name].config)
+        if any(takes_sequences(part.config) for part in stream.models.values()):
+            text = f"{model} takes sequences, whose load is drafted for one model alone"
+            raise SpecError(text, f"tune init {model}")
+        configs = {name: part.config for name, part in stream.models.items()}
+        if answers_many_times(model, configs):
+            text = f"{model} answers a request many times, which is drafted for one model alone"
+            raise SpecError(text, f"tune init {model}")
+    left = dict.fromkeys(line for stream in streams.values() for line in stream.given.left)
+    slos = tuple(item(text) for text in _common(streams))
+    draft = [
+        *opening(command, [*left]),
+        Entry("repository", flow(repository)),
+        *([] if write_to == CONFIG_NAME else [Entry("write_to", write_to)]),
+        Entry("slo", remark="of each stream; its own are with it", below=slos, column=COLUMN),
+        Entry("objective", GOODPUT, "highest load that meets every SLO", column=COLUMN),
+        server_section(server, why, []),
+        _searched(streams, machine),
+        *_load(streams),
+        *tail_of(machine),
+    ]
+    return "\n".join(written(draft)) + "\n"
+
+
+def _searched(streams: Mapping[str, DraftedStream], machine: Machine) -> Entry:
+    """The models of all streams, each once."""
+    models, bounds = dict[str, DraftedModel](), dict[str, Slo]()
+    for stream in streams.values():
+        rows = stream.given.batch_size
+        for name, part in stream.models.items():
+            least = max(part.least_batch, rows, models[name].least_batch if name in models else 0)
+            models[name] = replace(part, least_batch=least, rows=rows)
+        bounds |= shared_bounds(stream.models, latency_bound(stream.slos))
+    known = {name: stream.given.space for name, stream in streams.items() if stream.given.space}
+    return models_entry(models, machine, bounds, known)
+
+
+def _load(streams: Mapping[str, DraftedStream]) -> Iterator[Entry]:
+    """When requests of all streams come, and what those of each carry."""
+    rates = [stream.rate for stream in streams.values() if stream.rate is not None]
+    known = len(rates) == len(streams)
+    rate = f", rate: [{sum(rates):.12g}]" if known else ""
+    arrivals = Entry("arrivals", f"{{kind: poisson{rate}}}", "of all streams together")
+    yield Entry("workload", below=(arrivals,))
+    guessed = "" if known else "guessed: write what your users send"
+    own = list[Entry]()
+    shares = _shares(rates if known else [1.0] * len(streams))
+    for (model, stream), share in zip(streams.items(), shares, strict=True):
+        below = (
+            Entry("model", flow(model)),
+            Entry("share", f"{share}%", guessed),
+            Entry("slo", flow([*stream.slos])),
+            *requests_of(stream.models[model].config, stream.given),
+        )
+        own.append(Entry(flow(model), below=below))
+    yield Entry("streams", below=tuple(own))
+
+
+def _shares(rates: Sequence[float]) -> list[str]:
+    """Percent of each, adding up to 100, in hundredths."""
+    ends = [round(1e4 * sum(rates[: k + 1]) / sum(rates)) for k in range(len(rates))]
+    return [f"{(end - start) / 100:.12g}" for start, end in zip([0, *ends], ends, strict=False)]
+
+
+def _common(streams: Mapping[str, DraftedStream]) -> list[str]:
+    """Of SLOs that are not about one stream's requests, the tightest on each metric."""
+    found: dict[str, Slo] = {}
+    for text in (text for stream in streams.values() for text in stream.given.slos):
+        if _of_all(text):
+            slo = Slo.parse(text)
+            other = found.get(slo.metric.name)
+            if other is None or slo.bound < other.bound:
+                found[slo.metric.name] = slo
+    return [str(slo) for slo in found.values()]
+
+
+def _of_all(text: str) -> bool:
+    return not Slo.parse(text).metric.is_latency
