@@ -44,9 +44,9 @@ def wanted_color(arguments: Sequence[str], environment: Mapping[str, str]) -> bo
 
     ``--color`` decides, or else NO_COLOR (https://no-color.org) or a terminal that has none.
     """
-    told = re.search(r"(?:^|\0)--color[=\0](always|never)(?:\0|$)", "\0".join(arguments))
-    if told:
-        return told[1] == "always"
+    option = re.search(r"(?:^|\0)--color[=\0](always|never)(?:\0|$)", "\0".join(arguments))
+    if option:
+        return option[1] == "always"
     dumb = environment.get("NO_COLOR") or environment.get("TERM") == "dumb"
     return False if dumb else None
 

@@ -121,7 +121,7 @@ def command(
 
 
 def export(request: Request, made: list[Path], code: int, metrics: Path) -> None:
-    """Writes what others watch, with the code that the process ends with; failing is only told."""
+    """Writes the metrics, with the exit code of the process; a failure is only a note."""
     from tuner.record.checks import read_check
     from tuner.report import check_document as document
     from tuner.spec.load import load_spec

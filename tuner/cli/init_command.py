@@ -97,9 +97,9 @@ def command(
         raise SpecError(text, "give one of them")
     if model and repository is None and Path(model).name != model:  # a path of its directory
         repository, model = Path(model).parent, Path(model).name
-    if model and not analyzer_file and (found := _beside(repository or REPOSITORY, model)):
-        analyzer_file, repository = found, repository or REPOSITORY
-        say(f"found {found}: the draft takes over what a spec can say of it", err=True)
+    if model and not analyzer_file and (file := _beside(repository or REPOSITORY, model)):
+        analyzer_file, repository = file, repository or REPOSITORY
+        say(f"the draft takes settings from {file}, where a spec has them", err=True)
     profiles = _profiles(analyzer_file, model)
     named = [profile.model for profile in profiles] or list(filter(None, [model]))
     if not named:

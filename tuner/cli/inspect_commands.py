@@ -1,4 +1,4 @@
-"""What is found out without a server: `tune models`, `lint`, `doctor` and `plan`."""
+"""Commands that need no server: `tune models`, `lint`, `doctor` and `plan`."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ def doctor_command(spec: Path | None, output: Path, output_format: str) -> int:
     show_default=True,
     help="Diffs to show.",
 )
-@click.option("-v", "--verbose", is_flag=True, help="Also show the whole spec with its defaults.")
+@click.option("-v", "--verbose", is_flag=True, help="Also show the full spec with its defaults.")
 @options.overrides_option
 @options.output_format
 def plan_command(
@@ -163,7 +163,7 @@ def plan_command(
 
     Starts no server, puts load on none, and runs nothing that the spec names, so it is safe with a
     stranger's spec. Runs this machine's tritonserver and perf_analyzer for their versions, unless
-    the spec names others. The JSON output also has the whole spec with its defaults.
+    the spec names others. The JSON output also has the full spec with its defaults.
     Exit code 2 if Triton would refuse a model.
     """
     from tuner.run.plan import draw_plan

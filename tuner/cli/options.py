@@ -44,14 +44,14 @@ class RunDirectory(click.ParamType):  # type: ignore[type-arg]
         is_file = os.access(named, os.F_OK) and not os.access(f"{named}/", os.F_OK)
         if is_file and os.access(named.parent / "manifest.json", os.F_OK):
             return named.parent  # a file of the run, such as its report
-        found = next((p for p in (named, stored) if os.access(f"{p}/", os.F_OK)), None)
+        directory = next((p for p in (named, stored) if os.access(f"{p}/", os.F_OK)), None)
         if is_file and named.suffix in (".csv", ".tsv"):
             text = (
                 f"{str(value)!r} is a table, not a run: its rows are single measurements, with no "
                 "load that is proved to meet SLOs; tune run SPEC, or tune check SPEC, makes one"
             )
             self.fail(text, param, ctx)
-        if found is None:
+        if directory is None:
             runs = [run.name for run in self._kept(output)]
             near = difflib.get_close_matches(named.name, runs, n=1, cutoff=0.4)
             guess = f"did you mean {near[0]}?" if near else "`tune report` lists all runs"
@@ -59,7 +59,7 @@ class RunDirectory(click.ParamType):  # type: ignore[type-arg]
                 guess = path_meant(stored) or path_meant(output) or guess
             text = f"there is no run {str(value)!r}, and no {str(stored)!r}; {guess}"
             self.fail(text, param, ctx)
-        return found
+        return directory
 
     def shell_complete(
         self, ctx: click.Context, param: click.Parameter, incomplete: str

@@ -21,14 +21,14 @@ def _shapes(
     ctx: click.Context, param: click.Parameter, values: tuple[str, ...]
 ) -> dict[str, list[str]]:
     """Each INPUT=DIM,... as an input with its dimensions."""
-    found = {}
+    dims_by_input = {}
     for value in values:
         name, equals, dims = value.partition("=")
-        found[name] = [dim.strip() for dim in dims.split(",")]
-        if not (name and equals and all(found[name])):
+        dims_by_input[name] = [dim.strip() for dim in dims.split(",")]
+        if not (name and equals and all(dims_by_input[name])):
             text = f"{value!r} is not INPUT=DIM,..., such as input_ids=tokens"
             raise click.BadParameter(text, ctx, param)
-    return found
+    return dims_by_input
 
 
 @click.command("record")
@@ -153,12 +153,12 @@ def record_command(
         columns = LogColumns(
             time or "", shapes, time_unit, stream, model, client, took, took_unit, by_path=named
         )
-        found = requests_of_log(files, columns, making)
+        requests = requests_of_log(files, columns, making)
     elif source == "inputs":
-        found = _of_inputs(files, rate, intervals)
+        requests = _of_inputs(files, rate, intervals)
     else:
-        found = requests_of_trace(files, making, batched=not no_batch, named=named)
-    make_recording(found, output, making, of_a_log=source == "log")
+        requests = requests_of_trace(files, making, batched=not no_batch, named=named)
+    make_recording(requests, output, making, of_a_log=source == "log")
     say(f"{output}: {count_text(making.requests, 'request')} in {digits(making.length_s)} s")
     for sentence, times in making.notes.items():
         about = f"{count_text(times, 'request')}: " if times else ""

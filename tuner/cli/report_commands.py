@@ -67,8 +67,8 @@ def report_command(
         return
     show = _show_check if is_check else _show_series if is_series else _show_run
     names = listed(f.relative_to(run) for f in show(run, output_format))
-    told = f"rendered {names}" if names else "no manifest.json, so nothing is rendered again"
-    say(f"{told} in {run}", err=True)
+    rendered = f"rendered {names}" if names else "no manifest.json, so nothing is rendered again"
+    say(f"{rendered} in {run}", err=True)
 
 
 def _show_run(run: Path, output_format: str) -> list[Path]:
@@ -257,11 +257,11 @@ def size_command(
     if len(runs) > 1:
         data = [load(run) for run in runs]
         refuse_unlike(data)
-        found = machines(data, rate, headroom, prices or [None] * len(runs))
+        sizes = machines(data, rate, headroom, prices or [None] * len(runs))
         if output_format == "json":
-            say_json([asdict(machine) for machine in found])
+            say_json([asdict(machine) for machine in sizes])
         else:
-            say_columns([HEADER, *(machine.cells() for machine in found)])
+            say_columns([HEADER, *(machine.cells() for machine in sizes)])
         return
     sizing = size(load(runs[0]), rate, headroom, prices[0] if prices else None)
     if output_format == "json":

@@ -255,16 +255,16 @@ def address_of(environment: Mapping[str, str]) -> str | None:
 
 def expanded(specs: Sequence[Path]) -> list[Path]:
     """The specs, with the files that match where one is a pattern; a file's name comes first."""
-    found = list[Path]()
+    paths = list[Path]()
     for spec in specs:
         if spec.exists() or not has_magic(str(spec)):
-            found.append(spec)
+            paths.append(spec)
             continue
         matching = sorted(glob(str(spec), recursive=True))  # noqa: PTH207  absolute ones too
         if not matching:
             raise click.UsageError(f"no file matches {str(spec)!r}")
-        found += map(Path, matching)
-    return found
+        paths += map(Path, matching)
+    return paths
 
 
 def _run_one(request: Request, ui: Ui, output_format: str) -> int:

@@ -114,13 +114,13 @@ def _apply_by_load(
     from tuner.spec.load import load_spec
     from tuner.writeback.plan import apply, plan_by_load
 
-    found = by_load(load(store.directory))
-    if not found:
+    loads = by_load(load(store.directory))
+    if not loads:
         raise SpecError(
             f"run {store.run_id} proved no load", f"`tune report {store.run_id}` says why"
         )
     begun = BegunRuns(state_directory(os.environ))
-    configs = {own.name: own.candidate for own in found}
+    configs = {entry.name: entry.candidate for entry in loads}
     plan = plan_by_load(
         store.manifest(),
         configs,
@@ -131,9 +131,9 @@ def _apply_by_load(
     changes, stays = ("would write", "stays as it is") if dry_run else ("written", "already there")
     for file in written.files:
         say(f"{changes if file.changed else stays}: {file.real}", err=dry_run)
-    for own in found:
-        if own.candidate.server_args:
-            say(f"{own.name}: start tritonserver with {shlex.join(own.candidate.server_args)}")
+    for entry in loads:
+        if entry.candidate.server_args:
+            say(f"{entry.name}: start tritonserver with {shlex.join(entry.candidate.server_args)}")
 
 
 def _tell_the_run(store: RunStore, written: Written) -> None:
