@@ -319,7 +319,7 @@ def test_init_finds_what_aitune_published_with_a_model_and_says_so(
     published: Path, tune: Tune
 ) -> None:
     assert tune("init", "m") == 0
-    assert f"found {published}/config.yaml" in tune.err
+    assert f"the draft takes settings from {published}/config.yaml" in tune.err
     assert "export_path (line 8)" in tune.err
     text = Path("m.yaml").read_text()
     assert f"tune init m --from-model-analyzer {published}/config.yaml" in text
