@@ -113,9 +113,9 @@ def plan_from_run(
         SpecError: The run has no config to write, or contradicts itself.
     """
     if result is None or result.winner is None or not result.models:
-        ended = None if result is None else result.status.value
+        ended = "left no result" if result is None else f"ended as {result.status.value}"
         raise SpecError(
-            f"run {manifest.run_id} has no config to write: it ended as {ended}",
+            f"run {manifest.run_id} has no config to write: it {ended}",
             "its report says why; only a run with a winner changes a config",
         )
     if wrong := next(_mistakes(manifest, result, repository), None):

@@ -25,6 +25,11 @@ def test_made_from_a_run() -> None:
     assert plan.server_args == ("--x=1",)
 
 
+def test_run_without_a_result_has_no_plan() -> None:
+    with pytest.raises(SpecError, match="has no config to write: it left no result"):
+        plan_from_run(manifest(), None)
+
+
 def test_another_repository_may_be_named(tmp_path: Path) -> None:
     (file,) = plan_from_run(manifest(), RESULT, tmp_path).files
     assert file.path == tmp_path / "m" / "config.pbtxt"
