@@ -99,11 +99,7 @@ def draft_spec(
     place = [Entry("model", flow(model)), Entry("repository", flow(repository))]
     place += [] if write_to == CONFIG_NAME else [Entry("write_to", write_to)]
     given = given or Given(f"tune init {model}", slos)
-    rows = given.batch_size
-    models = {
-        name: replace(part, least_batch=max(part.least_batch, rows), rows=rows)
-        for name, part in models.items()
-    }
+    models = _with_rows(models, given.batch_size)
     drafted = models[model]
     searched: list[Entry | Remark]
     known, on_cpu = given.space, (p for p in models.values() if not any_on_gpu(p.config, machine))
@@ -122,6 +118,14 @@ def draft_spec(
         searched = [_space(known, fields)]
     draft = [*_head(place, given), _workload(models, given), *searched, *tail_of(machine)]
     return "\n".join(written(draft)) + "\n"
+
+
+def _with_rows(models: Mapping[str, DraftedModel], rows: int) -> dict[str, DraftedModel]:
+    """The models, which take batches of at least one request of so many rows."""
+    return {
+        name: replace(part, least_batch=max(part.least_batch, rows), rows=rows)
+        for name, part in models.items()
+    }
 
 
 def answering(models: Mapping[str, DraftedModel], model: str) -> list[str]:
