@@ -30,8 +30,8 @@ from tritonclient.grpc import model_config_pb2
 from tuner.errors import DeployRefusedError
 from tuner.load.generators import Demand, choose
 from tuner.load.perf_analyzer import outputs
-from tuner.load.setup import Site
-from tuner.load.streams_load import StreamRequests, streams_load
+from tuner.load.setup import Site, StreamRequests
+from tuner.load.streams_load import streams_load
 from tuner.machine.host import read_gpus
 from tuner.measurement.measurement import Arrivals, LoadPoint, Measurement
 from tuner.measurement.window import Window

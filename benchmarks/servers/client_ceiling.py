@@ -25,8 +25,8 @@ import numpy as np
 
 from tuner.load.client.calls import calls_over
 from tuner.load.client.process import Loop, precise_loop
-from tuner.load.setup import LoadTarget, Site
-from tuner.load.streams_load import StreamRequests, streams_load
+from tuner.load.setup import LoadTarget, Site, StreamRequests
+from tuner.load.streams_load import streams_load
 from tuner.load.traffic.encoding import build
 from tuner.load.traffic.wire import Content, RequestForm
 from tuner.measurement.measurement import Arrivals, LoadPoint

@@ -21,8 +21,8 @@ from typing import Any
 from google.protobuf import json_format, text_format
 from tritonclient.grpc import model_config_pb2
 
-from tuner.load.setup import Site
-from tuner.load.streams_load import StreamRequests, streams_load
+from tuner.load.setup import Site, StreamRequests
+from tuner.load.streams_load import streams_load
 from tuner.measurement.measurement import Arrivals, LoadPoint
 from tuner.measurement.window import Window
 from tuner.server.binaries import perf_analyzer, tritonserver

@@ -22,8 +22,8 @@ from client_ceiling import serving
 
 from tuner.load.client.figures import Run
 from tuner.load.generators import TUNE_CLIENT
-from tuner.load.setup import Site
-from tuner.load.streams_load import StreamRequests, streams_load
+from tuner.load.setup import Site, StreamRequests
+from tuner.load.streams_load import streams_load
 from tuner.measurement.measurement import Arrivals, LoadPoint
 from tuner.measurement.window import EarlyEnd, Window
 from tuner.server.binaries import Installation, Origin

@@ -15,8 +15,8 @@ from builders.load_repository import make_repository
 from pydantic import TypeAdapter
 
 from tuner.load.generators import PERF_ANALYZER, TUNE_CLIENT, GeneratorKind
-from tuner.load.setup import Site
-from tuner.load.streams_load import StreamRequests, StreamsLoad, streams_load
+from tuner.load.setup import Site, StreamRequests
+from tuner.load.streams_load import StreamsLoad, streams_load
 from tuner.server.binaries import Installation, tritonserver
 from tuner.server.control import Control
 from tuner.server.server import Server

@@ -16,8 +16,8 @@ from builders.model_files import write_model
 from pydantic import TypeAdapter
 
 from tuner.load.generators import TUNE_CLIENT
-from tuner.load.setup import Site
-from tuner.load.streams_load import StreamRequests, StreamsLoad, streams_load
+from tuner.load.setup import Site, StreamRequests
+from tuner.load.streams_load import StreamsLoad, streams_load
 from tuner.measurement.measurement import Arrivals, LoadPoint
 from tuner.measurement.window import Window
 from tuner.server.binaries import Installation, Origin, tritonserver

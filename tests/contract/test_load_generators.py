@@ -14,8 +14,8 @@ from builders.load_repository import make_repository
 
 from tuner.errors import LoadFailedError, ServerGoneError
 from tuner.load.generators import PERF_ANALYZER, TUNE_CLIENT, LoadGenerator
-from tuner.load.setup import Site
-from tuner.load.streams_load import StreamRequests, streams_load
+from tuner.load.setup import Site, StreamRequests
+from tuner.load.streams_load import streams_load
 from tuner.measurement.measurement import Arrivals, LoadPoint, Measurement
 from tuner.measurement.window import Window
 from tuner.server.binaries import perf_analyzer, tritonserver

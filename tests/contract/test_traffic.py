@@ -20,8 +20,7 @@ from builders.toy_traffic import COPIES, WARNING, Twins
 
 import tuner
 from tuner.load.generators import TUNE_CLIENT
-from tuner.load.setup import LoadTarget, ShapedInputs, Stream, schedule
-from tuner.load.streams_load import StreamRequests
+from tuner.load.setup import LoadTarget, ShapedInputs, Stream, StreamRequests, schedule
 from tuner.load.traffic.decoupled.kind import Decoupled
 from tuner.load.traffic.kind import Traffic
 from tuner.load.traffic.kinds import TRAFFIC, traffic_of
@@ -56,7 +55,7 @@ NAMED_ELSEWHERE = {
 def stream(**target: Any) -> Stream:
     form = RequestForm("m", {}, batched=True, batch_size=1)
     to = LoadTarget("m", Endpoints("h:1", "g:1", None), **target)
-    return Stream("m", to, form, (ShapedInputs(NOTHING),))
+    return Stream("m", to, form, (ShapedInputs(NOTHING),), StreamRequests("m"))
 
 
 def mixed() -> Stream:

@@ -11,8 +11,8 @@ from builders.e2e_workplace import MODEL, Workplace
 from builders.newer_triton import CERTIFICATES
 
 from tuner.load.generators import PERF_ANALYZER, TUNE_CLIENT, GeneratorKind
-from tuner.load.setup import Site
-from tuner.load.streams_load import StreamRequests, streams_load
+from tuner.load.setup import Site, StreamRequests
+from tuner.load.streams_load import streams_load
 from tuner.measurement.measurement import Arrivals, LoadPoint
 from tuner.measurement.window import Window
 from tuner.server.binaries import perf_analyzer, tritonserver

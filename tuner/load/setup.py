@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +39,7 @@ from tuner.server.binaries import Installation
 from tuner.server.control import Control, StatisticsSnapshot
 from tuner.server.server import Endpoints, Place
 from tuner.spec.fields import Gpus
-from tuner.spec.workload import Protocol
+from tuner.spec.workload import Inputs, Protocol, RandomInputs
 
 #: Which stream each request of a run belongs to, as its place among the streams.
 Order = npt.NDArray[np.int64]
@@ -88,11 +88,11 @@ class ShapedInputs:
 
 
 @dataclass(frozen=True)
-class Stream:
-    """Requests to one model.
+class StreamRequests:
+    """Requests to one model, by the spec alone: a `StreamSpec` with what follows of all streams.
 
     Attributes:
-        shapes: Those of the requests, of which each has one.
+        share: Of the level of the load.
         rate_per_s: Requests per second, whatever the level, of a background; None of a stream
             that shares the level.
         varied: Where a response cache may answer, names of the request parameters that the model
@@ -100,18 +100,33 @@ class Stream:
         within_s: The least that an SLO allows a request to take.
     """
 
+    model: str
+    inputs: Inputs = field(default_factory=lambda: RandomInputs(kind="random"))
+    batch_size: int = 1
+    share: float = 1.0
+    rate_per_s: float | None = None
+    priority: int = 0
+    varied: tuple[str, ...] | None = None
+    within_s: float = math.inf
+
+
+@dataclass(frozen=True)
+class Stream:
+    """The requests of a stream on a running server, which says how their model is asked.
+
+    Attributes:
+        shapes: Those of the requests, of which each has one.
+    """
+
     name: str
     target: LoadTarget
     form: RequestForm
     shapes: tuple[ShapedInputs, ...]
-    share: float = 1.0
-    rate_per_s: float | None = None
-    varied: tuple[str, ...] | None = None
-    within_s: float = math.inf
+    requests: StreamRequests
 
     @property
     def background(self) -> bool:
-        return self.rate_per_s is not None
+        return self.requests.rate_per_s is not None
 
     def questions(self, count: int) -> list[bytes]:
         """Requests with the first of its inputs, those of all shapes evenly mixed.
@@ -139,10 +154,10 @@ class Stream:
         """Its part of a load on all streams; beside sequences, single requests come by chance."""
         single = load.arrivals is Arrivals.SEQUENCES and not self.takes_sequences
         kind = Arrivals.POISSON if single else load.arrivals
-        if self.rate_per_s is None:
-            return LoadPoint(kind, self.share * load.level)
+        if self.requests.rate_per_s is None:
+            return LoadPoint(kind, self.requests.share * load.level)
         steady = kind is Arrivals.STEP  # an overload is one of the shared streams
-        return LoadPoint(Arrivals.POISSON if steady else kind, self.rate_per_s)
+        return LoadPoint(Arrivals.POISSON if steady else kind, self.requests.rate_per_s)
 
 
 @dataclass(frozen=True)
@@ -312,4 +327,6 @@ def in_turn(streams: Sequence[Stream], count: int) -> Order:
 
     A background, which has a rate and no share, has no turn.
     """
-    return evenly([0.0 if stream.background else stream.share for stream in streams], count)
+    return evenly(
+        [0.0 if stream.background else stream.requests.share for stream in streams], count
+    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tuner.load import seeds
@@ -15,7 +15,7 @@ from tuner.load.probes.preparing import Filling, await_first_answers, fill, seco
 from tuner.load.probes.warming import FirstCalls
 from tuner.load.probes.warmup import Note, WarmUp, warm_up
 from tuner.load.restarts import combine, part_s
-from tuner.load.setup import LoadTarget, Setup, ShapedInputs, Site, Stream, in_turn
+from tuner.load.setup import LoadTarget, Setup, ShapedInputs, Site, Stream, StreamRequests, in_turn
 from tuner.load.traffic.arrivals import shape_of
 from tuner.load.traffic.encoding import TensorShape, inputs_of, resolve
 from tuner.load.traffic.inputs import DrawnInputs
@@ -35,26 +35,11 @@ from tuner.spec.slo import Slo
 from tuner.spec.workload import (
     ClosedArrivals,
     FileInputs,
-    Inputs,
     Protocol,
     RandomInputs,
     RecordingInputs,
     Workload,
 )
-
-
-@dataclass(frozen=True)
-class StreamRequests:
-    """What a stream asks; see `tuner.load.setup.Stream`."""
-
-    model: str
-    inputs: Inputs = field(default_factory=lambda: RandomInputs(kind="random"))
-    batch_size: int = 1
-    share: float = 1.0
-    rate_per_s: float | None = None
-    priority: int = 0
-    varied: tuple[str, ...] | None = None
-    within_s: float = math.inf
 
 
 def stream_requests(
@@ -135,7 +120,9 @@ class StreamsLoad:
             if took_s is None:
                 return None
             seconds[stream.name] = took_s
-        mean_s = sum(s.share * seconds[s.name] for s in self.setup.streams if not s.background)
+        mean_s = sum(
+            s.requests.share * seconds[s.name] for s in self.setup.streams if not s.background
+        )
         return {**seconds, "": mean_s}
 
     def ask_alone(self, stream: str, patience_s: float) -> LoneRequests | None:
@@ -152,7 +139,7 @@ class StreamsLoad:
         The stream with most requests comes last: an LRU cache drops its entries last.
         """
         streams = [s for s in self.setup.streams if self._config(s).response_cache.enable]
-        streams.sort(key=lambda s: 0.0 if s.background else s.share)
+        streams.sort(key=lambda s: 0.0 if s.background else s.requests.share)
         return together([fill(s, seed, size) for s in streams or self.setup.streams])
 
     def _config(self, stream: Stream) -> Any:
@@ -230,16 +217,7 @@ def _stream(
         priority=requests.priority,
         sequence_ids=ids,
     )
-    return Stream(
-        name,
-        target,
-        form,
-        shapes,
-        requests.share,
-        requests.rate_per_s,
-        requests.varied,
-        requests.within_s,
-    )
+    return Stream(name, target, form, shapes, requests)
 
 
 def _answering(control: Control, model: str) -> Iterator[Any]:

@@ -10,7 +10,7 @@ from builders.load_bench import Bench
 from builders.strings import needs_strings
 
 from tuner.load.probes.answers import ConfigAnswers, differences
-from tuner.load.streams_load import StreamRequests
+from tuner.load.setup import StreamRequests
 from tuner.spec.workload import RandomInputs
 
 pytestmark = [pytest.mark.integration, pytest.mark.long]

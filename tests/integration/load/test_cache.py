@@ -14,8 +14,8 @@ import pytest
 from builders.load_repository import make_repository
 
 from tuner.load.probes.preparing import MAX_FILLING_S
-from tuner.load.setup import Site
-from tuner.load.streams_load import StreamRequests, StreamsLoad, streams_load
+from tuner.load.setup import Site, StreamRequests
+from tuner.load.streams_load import StreamsLoad, streams_load
 from tuner.load.traffic.repeats import ENTRY_OVERHEAD_BYTES, lru_hit_rate, popularity
 from tuner.measurement.measurement import Arrivals, LoadPoint, Measurement
 from tuner.measurement.window import Window

@@ -19,7 +19,8 @@ from tritonclient.grpc import service_pb2
 from tuner.errors import ModelFailsError
 from tuner.load.client.job import Answers, Outcome
 from tuner.load.client.process import Loop
-from tuner.load.streams_load import StreamRequests, StreamsLoad
+from tuner.load.setup import StreamRequests
+from tuner.load.streams_load import StreamsLoad
 from tuner.load.traffic.decoupled.streaming import Question, StreamedCalls
 from tuner.measurement.measurement import Arrivals, FailureReason, LoadPoint, Measurement
 from tuner.measurement.window import Window

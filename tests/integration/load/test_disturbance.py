@@ -13,8 +13,8 @@ import psutil
 import pytest
 from builders.load_bench import Bench
 
-from tuner.load.setup import Site
-from tuner.load.streams_load import StreamRequests, streams_load
+from tuner.load.setup import Site, StreamRequests
+from tuner.load.streams_load import streams_load
 from tuner.load.watch.machine import disturbances
 from tuner.measurement.measurement import Arrivals, HostUse, LoadPoint, Measurement
 from tuner.measurement.window import Window

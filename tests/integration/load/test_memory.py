@@ -9,8 +9,8 @@ from builders.load_bench import Bench, serving_all
 from builders.model_files import write_model
 
 from tuner.load.generators import TUNE_CLIENT
-from tuner.load.setup import Site
-from tuner.load.streams_load import StreamRequests, streams_load
+from tuner.load.setup import Site, StreamRequests
+from tuner.load.streams_load import streams_load
 from tuner.measurement.measurement import Arrivals, LoadPoint
 from tuner.measurement.window import Window
 from tuner.reason import ReasonKind

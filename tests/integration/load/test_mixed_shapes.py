@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 from builders.load_repository import SERVICE_S, TOKEN_S
 
-from tuner.load.streams_load import StreamRequests, StreamsLoad
+from tuner.load.setup import StreamRequests
+from tuner.load.streams_load import StreamsLoad
 from tuner.measurement.measurement import Arrivals, LoadPoint
 from tuner.measurement.window import Window
 from tuner.spec.workload import RandomInputs

@@ -10,7 +10,8 @@ import pytest
 from builders.candidates import the_one
 from builders.load_bench import started
 
-from tuner.load.streams_load import StreamRequests, StreamsLoad
+from tuner.load.setup import StreamRequests
+from tuner.load.streams_load import StreamsLoad
 from tuner.load.traffic.recordings.making import Making, make_recording
 from tuner.load.traffic.recordings.triton_trace import requests_of_trace
 from tuner.measurement.measurement import Arrivals, LoadPoint

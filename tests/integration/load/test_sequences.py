@@ -18,7 +18,8 @@ from tuner.load.client.calls import GrpcCalls, asking
 from tuner.load.client.job import Answers, Outcome
 from tuner.load.client.process import Loop
 from tuner.load.generators import TUNE_CLIENT
-from tuner.load.streams_load import StreamRequests, StreamsLoad
+from tuner.load.setup import StreamRequests
+from tuner.load.streams_load import StreamsLoad
 from tuner.load.traffic.encoding import build
 from tuner.load.traffic.sequences.pace import SequenceIds, counted_in, first_id
 from tuner.load.traffic.sequences.sender import SequenceSender, SequenceSettings

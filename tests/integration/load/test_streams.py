@@ -10,7 +10,8 @@ from builders.measurements import latency_slo
 from google.protobuf.json_format import MessageToJson
 
 from tuner.load.generators import PERF_ANALYZER, TUNE_CLIENT, GeneratorKind
-from tuner.load.streams_load import StreamRequests, StreamsLoad
+from tuner.load.setup import StreamRequests
+from tuner.load.streams_load import StreamsLoad
 from tuner.measurement.measurement import Arrivals, LoadPoint
 from tuner.measurement.window import Window
 from tuner.spec.workload import RandomInputs

@@ -11,8 +11,8 @@ from pydantic import TypeAdapter
 
 from tuner.load.generators import TUNE_CLIENT
 from tuner.load.probes.warmup import WarmUp
-from tuner.load.setup import Site
-from tuner.load.streams_load import StreamRequests, streams_load
+from tuner.load.setup import Site, StreamRequests
+from tuner.load.streams_load import streams_load
 from tuner.modelconfig.message import parse
 from tuner.server.binaries import Installation, tritonserver
 from tuner.server.control import Control

@@ -13,8 +13,8 @@ from builders.triton_repository import MODEL, make_repository
 
 from tuner.errors import EnvironmentNotReadyError, TunerError
 from tuner.load.generators import TUNE_CLIENT
-from tuner.load.setup import Site
-from tuner.load.streams_load import StreamRequests, StreamsLoad, streams_load
+from tuner.load.setup import Site, StreamRequests
+from tuner.load.streams_load import StreamsLoad, streams_load
 from tuner.measurement.measurement import Arrivals, LoadPoint
 from tuner.measurement.window import Window
 from tuner.server.binaries import Installation, Origin

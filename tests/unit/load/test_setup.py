@@ -11,7 +11,15 @@ import numpy as np
 import pytest
 from builders.measurements import synthetic_measurement
 
-from tuner.load.setup import LoadTarget, Setup, ShapedInputs, Stream, in_turn, schedule
+from tuner.load.setup import (
+    LoadTarget,
+    Setup,
+    ShapedInputs,
+    Stream,
+    StreamRequests,
+    in_turn,
+    schedule,
+)
 from tuner.load.traffic.arrivals import Times, arrivals_of
 from tuner.load.traffic.encoding import TensorShape
 from tuner.load.traffic.mixed_shapes.kind import MixedShapes
@@ -33,7 +41,13 @@ LOAD = LoadPoint(Arrivals.POISSON, 200.0)
 
 
 def stream(name: str, share: float = 0.0, rate_per_s: float | None = None) -> Stream:
-    return Stream(name, TARGET, FORM, (ShapedInputs(NOTHING),), share, rate_per_s)
+    return Stream(
+        name,
+        TARGET,
+        FORM,
+        (ShapedInputs(NOTHING),),
+        StreamRequests("m", share=share, rate_per_s=rate_per_s),
+    )
 
 
 MOST, REST, BESIDE = stream("most", 0.75), stream("rest", 0.25), stream("beside", 0.0, 30.0)
@@ -102,7 +116,7 @@ def test_a_streams_shapes_do_not_hang_on_the_level_or_on_other_streams() -> None
 
 def test_clients_of_a_closed_loop_send_each_shape_by_its_share() -> None:
     load = LoadPoint(Arrivals.CLOSED, 4.0)
-    plan = schedule([replace(TEXTS, share=1.0)], load, WINDOW, 1, None, MIXED)
+    plan = schedule([replace(TEXTS, requests=StreamRequests("m"))], load, WINDOW, 1, None, MIXED)
     assert plan.due_s is None
     assert plan.shape_of_each().size == plan.order.size
     assert plan.shape_of_each().mean() == pytest.approx(0.3, abs=0.01)

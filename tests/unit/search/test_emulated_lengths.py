@@ -23,7 +23,7 @@ from builders.surface import strategy
 
 from tuner.load.client.figures import Run
 from tuner.load.client.job import Answers, Outcome
-from tuner.load.setup import LoadTarget, ShapedInputs, Stream, schedule
+from tuner.load.setup import LoadTarget, ShapedInputs, Stream, StreamRequests, schedule
 from tuner.load.traffic.mixed_shapes.kind import MixedShapes
 from tuner.load.traffic.wire import RequestForm
 from tuner.measurement.measurement import Arrivals, LoadPoint, Measurement
@@ -52,7 +52,9 @@ def texts(shares: dict[int, float]) -> Stream:
     """Requests of these lengths in tokens, with their shares."""
     shapes = tuple(ShapedInputs(NOTHING, f"[{n}]", share) for n, share in shares.items())
     form = RequestForm("m", {}, batched=True, batch_size=1)
-    return Stream("m", LoadTarget("m", Endpoints("h:1", "g:1", None)), form, shapes)
+    return Stream(
+        "m", LoadTarget("m", Endpoints("h:1", "g:1", None)), form, shapes, StreamRequests("m")
+    )
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ import tuner
 from tuner.load.client.generator import OpenClient
 from tuner.load.generators import PERF_ANALYZER, TUNE_CLIENT, GeneratorKind
 from tuner.load.perf_analyzer.generator import PerfAnalyzer
-from tuner.load.setup import LoadTarget, Setup, ShapedInputs, Site, Stream
+from tuner.load.setup import LoadTarget, Setup, ShapedInputs, Site, Stream, StreamRequests
 from tuner.load.streams_load import StreamsLoad
 from tuner.load.traffic.inputs import RunInputs
 from tuner.load.traffic.wire import RequestForm
@@ -118,7 +118,9 @@ def answers(generator: type[PerfAnalyzer | OpenClient], monkeypatch: pytest.Monk
 def a_load(kind: GeneratorKind, starts: int, directory: Path) -> StreamsLoad:
     inputs: Any = SimpleNamespace(of_run=lambda *_: RunInputs([{}], None))
     form = RequestForm("m", {}, batched=False, batch_size=1)
-    stream = Stream("m", LoadTarget("m", ENDPOINTS), form, (ShapedInputs(inputs),))
+    stream = Stream(
+        "m", LoadTarget("m", ENDPOINTS), form, (ShapedInputs(inputs),), StreamRequests("m")
+    )
     counters = SimpleNamespace(success_count=0, fail_count=0)
     control: Any = SimpleNamespace(statistics=lambda _: counters, metrics=lambda: None)
     site = Site(control, ENDPOINTS, PROGRAM, directory)

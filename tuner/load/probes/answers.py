@@ -92,7 +92,7 @@ def ask(stream: Stream, config: Any) -> ConfigAnswers:
         varied = tuple(
             (f"input {number} asked {how}", _answer(method.future(q, timeout=_DEADLINE_S)))
             for number, question in enumerate(questions[:_VARIED])
-            for how, q in vary(question, config, stream.varied)
+            for how, q in vary(question, config, stream.requests.varied)
         )
     return ConfigAnswers(alone, together, varied)
 

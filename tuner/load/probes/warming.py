@@ -145,7 +145,7 @@ def warm_batches(
 
 
 def _slow(row: BatchCall, stream: Stream) -> bool:
-    return row.seconds > stream.within_s
+    return row.seconds > stream.requests.within_s
 
 
 class _Asker:

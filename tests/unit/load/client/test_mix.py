@@ -16,7 +16,16 @@ from tuner.load.client.calls import Done
 from tuner.load.client.figures import Run
 from tuner.load.client.job import Answers, Outcome, merge
 from tuner.load.client.process import Loop
-from tuner.load.setup import LoadTarget, Order, Schedule, ShapedInputs, Stream, in_turn, schedule
+from tuner.load.setup import (
+    LoadTarget,
+    Order,
+    Schedule,
+    ShapedInputs,
+    Stream,
+    StreamRequests,
+    in_turn,
+    schedule,
+)
 from tuner.load.traffic.arrivals import Times
 from tuner.load.traffic.mixed_shapes.kind import MixedShapes
 from tuner.load.traffic.turns import in_order
@@ -40,8 +49,7 @@ def stream(name: str, share: float, rate: float | None = None, batch_size: int =
         LoadTarget(name, ENDPOINTS, batch_size=batch_size),
         FORM,
         (ShapedInputs(NOTHING),),
-        share,
-        rate,
+        StreamRequests(name, share=share, rate_per_s=rate),
     )
 
 
@@ -266,7 +274,7 @@ def test_each_shape_has_its_share_and_latency(
 
 
 def test_shapes_of_one_of_several_streams_are_that_streams(monkeypatch: pytest.MonkeyPatch) -> None:
-    halves = (replace(TEXTS, share=0.5), stream("other", 0.5))
+    halves = (replace(TEXTS, requests=replace(TEXTS.requests, share=0.5)), stream("other", 0.5))
     whole = texts(monkeypatch, TextServer(), streams=halves)
     assert whole.shapes == whole.streams["other"].shapes == {}
     assert set(whole.streams["texts"].shapes) == {"[64]", "[256]"}

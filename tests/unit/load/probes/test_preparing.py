@@ -18,7 +18,7 @@ from tuner.load.probes.preparing import (
     ask_in_order,
     fill,
 )
-from tuner.load.setup import LoadTarget, ShapedInputs, Stream
+from tuner.load.setup import LoadTarget, ShapedInputs, Stream, StreamRequests
 from tuner.load.traffic.encoding import TensorShape
 from tuner.load.traffic.inputs import DrawnInputs
 from tuner.load.traffic.wire import RequestForm
@@ -119,5 +119,7 @@ def test_without_repeated_inputs_nothing_is_probed(tmp_path: Path) -> None:
     """No channel is opened either, which this test could not."""
     inputs = DrawnInputs(RandomInputs(kind="random"), [TensorShape("x", "FP32", (4,))])
     nowhere = LoadTarget("m", Endpoints("nowhere:1", "nowhere:2", None))
-    found = fill(Stream("m", nowhere, FORM, (ShapedInputs(inputs),)), seed=1, size=1000)
+    found = fill(
+        Stream("m", nowhere, FORM, (ShapedInputs(inputs),), StreamRequests("m")), seed=1, size=1000
+    )
     assert (found.sent, found.of) == (0, 0)

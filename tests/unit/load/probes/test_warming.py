@@ -13,7 +13,7 @@ from tritonclient.grpc import service_pb2
 
 from tuner.load.probes import warming
 from tuner.load.probes.warming import batch_sizes, warm_batches
-from tuner.load.setup import LoadTarget, ShapedInputs, Stream
+from tuner.load.setup import LoadTarget, ShapedInputs, Stream, StreamRequests
 from tuner.load.traffic.encoding import TensorShape
 from tuner.load.traffic.inputs import DrawnInputs
 from tuner.load.traffic.wire import RequestForm
@@ -101,7 +101,11 @@ def ask(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
         form = RequestForm("m", {"x": "FP32"}, batched=True, batch_size=1)
         inputs = DrawnInputs(RandomInputs(kind="random"), [TensorShape("x", "FP32", (width,))])
         stream = Stream(
-            "m", LoadTarget("m", Endpoints("h:1", "h:2", None)), form, (ShapedInputs(inputs),)
+            "m",
+            LoadTarget("m", Endpoints("h:1", "h:2", None)),
+            form,
+            (ShapedInputs(inputs),),
+            StreamRequests("m"),
         )
         return warm_batches(stream, config(most), model.instances, patience_s)
 

@@ -9,7 +9,7 @@ import pytest
 
 from tuner.load.probes.warming import CallTimes
 from tuner.load.probes.warmup import WarmUp, block_for, propose
-from tuner.load.setup import LoadTarget, ShapedInputs, Stream
+from tuner.load.setup import LoadTarget, ShapedInputs, Stream, StreamRequests
 from tuner.load.traffic.encoding import TensorShape
 from tuner.load.traffic.inputs import DrawnInputs
 from tuner.load.traffic.wire import RequestForm
@@ -66,7 +66,9 @@ def test_each_size_of_each_shape_has_a_separate_sample(tmp_path: Path) -> None:
         )
         for size in (64, 256)
     )
-    stream = Stream("m", LoadTarget("m", Endpoints("h:1", "h:2", None)), form, shapes)
+    stream = Stream(
+        "m", LoadTarget("m", Endpoints("h:1", "h:2", None)), form, shapes, StreamRequests("m")
+    )
     slow = {2: CallTimes(0.7, 0.01), 1: CallTimes(0.9, 0.01, 3)}
     config = parse(block_for(stream, slow))
     assert [(w.batch_size, w.count) for w in config.model_warmup] == [

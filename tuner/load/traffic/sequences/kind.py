@@ -93,7 +93,7 @@ class Sequences(Traffic):
     def totals(self, setup: Setup, load: LoadPoint, measured: Measurement) -> Measurement:
         """Adds how many run at once of the streams that share a load."""
         pace = self.pace if load.arrivals is Arrivals.SEQUENCES else None
-        shares = [s.share for s in setup.streams if s.takes_sequences and not s.background]
+        shares = [s.requests.share for s in setup.streams if s.takes_sequences and not s.background]
         if pace is None or not shares:
             return measured
         return replace(measured, sequences_at_once=pace.at_once(sum(shares) * load.level))

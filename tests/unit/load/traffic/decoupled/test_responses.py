@@ -16,7 +16,7 @@ from tritonclient.grpc import service_pb2
 
 from tuner.load.client.figures import Run
 from tuner.load.client.job import Answers, Outcome, merge, select
-from tuner.load.setup import LoadTarget, Schedule, ShapedInputs, Stream
+from tuner.load.setup import LoadTarget, Schedule, ShapedInputs, Stream, StreamRequests
 from tuner.load.traffic.decoupled.kind import Decoupled
 from tuner.load.traffic.decoupled.responses import (
     Response,
@@ -253,7 +253,7 @@ def run_of(outcomes: dict[int, Outcome] | None = None) -> Run:
     target = LoadTarget("m", Endpoints("h:1", "g:1", None), streamed=True)
     form, inputs = RequestForm("m", {}, batched=True, batch_size=1), ShapedInputs(None)  # type: ignore[arg-type]
     plan = Schedule(due_s, np.zeros(COUNT, np.int64))
-    streams = [Stream("m", target, form, (inputs,))]
+    streams = [Stream("m", target, form, (inputs,), StreamRequests("m"))]
     return Run(streams, answers, plan, LoadPoint(Arrivals.POISSON, 10.0), 1, (Decoupled(),))
 
 
@@ -306,11 +306,12 @@ def test_slo_on_one_response_is_compared_with_that_response(
 def test_of_a_mix_only_the_decoupled_stream_has_responses() -> None:
     run = run_of()
     (speech,) = run.streams
+    half = StreamRequests("m", share=0.5)
     plain = replace(speech, name="plain", target=replace(speech.target, streamed=False))
     order = np.arange(COUNT) % 2
     mix = replace(
         run,
-        streams=[replace(speech, share=0.5), replace(plain, share=0.5)],
+        streams=[replace(s, requests=half) for s in (speech, plain)],
         plan=replace(run.plan, order=order),
     )
     bounds = (latency_slo(0.9, 0.3, "m", until_first=True), latency_slo(0.9, 0.5, "plain"))
