@@ -62,12 +62,12 @@ DISTURBED = RepeatReason(
 )
 WARMING_UP = RepeatReason(sentence(Reason(ReasonKind.ONLY_GAPS_MISS)), 2, "as much again")
 TOO_FEW = RepeatReason("too few answers for a verdict", 1, "a longer window, up to `max_window`")
-UNDECIDED = RepeatReason("ended early without need", 1, "a fresh server, and the whole window")
+UNDECIDED = RepeatReason("ended early without need", 1, "a fresh server, and the full window")
 TOO_HIGH = RepeatReason("a first load was too high for a result", 4, "a lower load")
 SERVER_DIED = RepeatReason(
     "the server died", 1, "a fresh server, and trial or round from its start"
 )
-NEAR_MISS = RepeatReason("the load to beat was nearly sustained", 1, "the incumbent's own load")
+NEAR_MISS = RepeatReason("the load to beat was nearly sustained", 1, "the load of the incumbent")
 #: The first two share one repetition, all measurements of a deployment those of the third.
 TABLE = (BEHIND, DISTURBED, WARMING_UP, TOO_FEW, UNDECIDED, TOO_HIGH, SERVER_DIED, NEAR_MISS)
 
