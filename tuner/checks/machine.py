@@ -16,9 +16,8 @@ from tuner.load.traffic.inputs import DEFAULT_UNIQUE
 from tuner.load.traffic.recordings.duplicates import duplicates
 from tuner.load.traffic.repeats import ENTRY_OVERHEAD_BYTES, lru_hit_rate, popularity
 from tuner.machine.host import has_gpu, read_gpus, read_host
-from tuner.modelconfig.files import served_versions
+from tuner.modelconfig.files import weights_bytes
 from tuner.modelconfig.schema import enum_name
-from tuner.modelconfig.served import ServedModel
 from tuner.space.candidate import CACHE, list_sizes
 from tuner.space.parameters import Knob
 from tuner.spec.metrics import OF_GPUS
@@ -103,7 +102,8 @@ def note_weights(case: Case) -> Iterator[Finding]:
         kinds = {enum_name(g, "kind") for g in model.base.completed.instance_group}
         if _ON_GPU in kinds or (not kinds <= {"KIND_CPU"} and read_gpus(case.environment)):
             continue  # how much a GPU has left is seen by the run
-        size, most = _weights_bytes(model), max(v for v in parameter if isinstance(v, int))
+        size = max(weights_bytes(model.files.directory, model.base.file, model.files.versions), 1)
+        most = max(v for v in parameter if isinstance(v, int))
         if size * most > room:
             fit = room // size
             yield _note(
@@ -111,14 +111,6 @@ def note_weights(case: Case) -> Iterator[Finding]:
                 f"{bytes_text(size * most)}, and {where} has {bytes_text(room)}, enough for {fit}",
                 place_of(parameter.knob),
             )
-
-
-def _weights_bytes(model: ServedModel) -> int:
-    """Size of the files of its largest version, at least 1."""
-    served = served_versions(model.base.file, model.files.versions)
-    places = [model.files.directory / str(version) for version in served]
-    sizes = [sum(f.stat().st_size for f in p.rglob("*") if f.is_file()) for p in places]
-    return max(1, *sizes, 1)
 
 
 def note_shared_memory(case: Case) -> Iterator[Finding]:

@@ -252,6 +252,13 @@ def versions(directory: Path) -> tuple[int, ...]:
     return tuple(sorted(int(n) for n in names if n.isascii() and n.isdecimal() and n[0] != "0"))
 
 
+def weights_bytes(directory: Path, config: ModelConfig, there: Sequence[int]) -> int:
+    """Size of the files of a model's largest served version, of the versions ``there``."""
+    places = [directory / str(version) for version in served_versions(config, there)]
+    sizes = (sum(f.stat().st_size for f in p.rglob("*") if f.is_file()) for p in places)
+    return max(sizes, default=0)
+
+
 def served_versions(config: ModelConfig, there: Sequence[int]) -> tuple[int, ...]:
     """Those of a model's versions that its version_policy serves: by default the latest."""
     policy = config.version_policy

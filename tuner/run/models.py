@@ -17,7 +17,7 @@ from tuner.lint.rules import Severity
 from tuner.machine.host import read_host
 from tuner.modelconfig.backends import PLATFORM, is_ensemble
 from tuner.modelconfig.base import turns_on_batching
-from tuner.modelconfig.files import ModelFiles, is_one_model, model_names, read_model
+from tuner.modelconfig.files import ModelFiles, is_one_model, model_names, read_model, weights_bytes
 from tuner.modelconfig.schema import ModelConfig
 from tuner.modelconfig.served import read_served
 from tuner.modelconfig.tree import locate
@@ -84,7 +84,7 @@ def read_machine(environment: Mapping[str, str]) -> Machine:
     """What a draft needs to know about this machine."""
     host = read_host(environment)
     memories = [gpu.memory_bytes for gpu in host.gpus if gpu.memory_bytes is not None]
-    return Machine(host.cores, len(host.gpus), min(memories, default=None))
+    return Machine(host.cores, len(host.gpus), min(memories, default=None), host.memory_bytes)
 
 
 def _row(
@@ -170,7 +170,8 @@ def parts_of(
         threads = threads_left_open(files, config)
         variables = tuple(filter(None, dict.fromkeys(threads.values())))
         part = replace(part, threads=tuple(threads), variables=variables, versions=files.versions)
-        reached[name] = replace(part, why_least=why if at >= 0 else "")
+        size = weights_bytes(files.directory, config, files.versions)
+        reached[name] = replace(part, why_least=why if at >= 0 else "", weights_bytes=size)
         for step in config.ensemble_scheduling.step:
             least[step.model_name] = max(least[step.model_name], config.max_batch_size)
             waiting.append(step.model_name)

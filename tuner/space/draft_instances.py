@@ -9,7 +9,7 @@ from typing import Any
 from tuner.modelconfig.schema import enum_name
 from tuner.space.draft_text import Entry, Remark
 from tuner.spec.paths import INSTANCE_GROUP, INSTANCES
-from tuner.spec.units import count_text
+from tuner.spec.units import bytes_text, count_text
 
 #: Instances worth trying on a GPU: Triton's documentation finds little beyond two to four.
 MOST_GPU_INSTANCES = 4
@@ -24,10 +24,11 @@ class Machine:
     cores: int
     gpus: int = 0
     gpu_memory_bytes: int | None = None
+    memory_bytes: int | None = None
 
 
-def instances(config: Any, machine: Machine) -> Iterator[Entry | Remark]:
-    """How many there may be, of each group."""
+def instances(config: Any, machine: Machine, weights_bytes: int = 0) -> Iterator[Entry | Remark]:
+    """How many there may be, of each group; of ``weights_bytes`` each has a copy in memory."""
     groups = list(config.instance_group)
     for index, group in enumerate(groups or [None]):
         on_gpu = _on_gpu(group, machine)
@@ -36,7 +37,15 @@ def instances(config: Any, machine: Machine) -> Iterator[Entry | Remark]:
         place = "GPU" if on_gpu else f"CPU, {count_text(machine.cores, 'core')} here"
         if group is not None and enum_name(group, "kind") == "KIND_MODEL":
             place = "KIND_MODEL: the model chooses its devices"
-        most = max(most, group.count if group is not None else 1)  # it has today's
+        room = machine.gpu_memory_bytes if on_gpu else machine.memory_bytes
+        fit = most if room is None or not weights_bytes else room // weights_bytes
+        if fit < most:
+            sizes = bytes_text(weights_bytes), bytes_text(room or 0)
+            yield Remark(
+                f"Each instance has a copy of {sizes[0]} of files, and {sizes[1]} are here: enough "
+                f"for {fit}."
+            )
+        most = max(min(most, fit), 1, 0 if group is None else group.count)  # it has today's
         yield Entry(path, f"{{int: [1, {most}]}}", place)
         if on_gpu and not machine.gpus:
             yield Remark(

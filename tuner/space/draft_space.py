@@ -34,6 +34,7 @@ class DraftedModel:
         threads: A remark for each runtime whose threads its code leaves open; for CPUs.
         variables: What limits these in the server's environment.
         versions: Numbers of the version directories that there are.
+        weights_bytes: Size of the files of its largest served version.
     """
 
     config: Any
@@ -46,6 +47,7 @@ class DraftedModel:
     threads: tuple[str, ...] = ()
     variables: tuple[str, ...] = ()
     versions: tuple[int, ...] = ()
+    weights_bytes: int = 0
 
     def fills(self, largest: int) -> bool:
         """Whether no two requests fit into a batch of the largest size."""
@@ -68,7 +70,7 @@ def space_of(
     most = math.inf if on_gpu else max(machine.cores, 2)
     for path, values in (expert.on_gpu if on_gpu else expert.on_cpu).items():
         yield _choice(path, values, most)
-    yield from instances(config, machine)
+    yield from instances(config, machine, part.weights_bytes)
     fixed = next(fixed_batch(config), None)
     if fixed is not None:
         yield from remarks(

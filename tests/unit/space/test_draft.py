@@ -359,3 +359,26 @@ def test_every_slo_is_taken_over_and_one_is_on_a_latency() -> None:
     drafted = yaml.safe_load(draft_spec(parts, Machine(2), "models", slos))
     assert drafted["slo"] == [*slos]
     assert drafted["space"][DELAY]["int"] == [50, 2500]
+
+
+@pytest.mark.parametrize(
+    ("kind", "machine", "most", "said"),
+    [
+        ("CPU", Machine(8, memory_bytes=22 << 30), 1, "22 GiB are here: enough for 1."),
+        ("CPU", Machine(8, memory_bytes=64 << 30), 4, "64 GiB are here: enough for 4."),
+        ("CPU", Machine(8, memory_bytes=256 << 30), 8, ""),
+        ("GPU", Machine(8, 1, 40 << 30, 900 << 30), 2, "40 GiB are here: enough for 2."),
+        ("GPU", Machine(8, 1, 8 << 30, 900 << 30), 1, "8 GiB are here: enough for 0."),
+        ("CPU", Machine(8), 8, ""),
+    ],
+)
+def test_no_more_instances_are_drafted_than_copies_of_the_weights_fit(
+    kind: str, machine: Machine, most: int, said: str
+) -> None:
+    config = parse(
+        f'backend: "python" max_batch_size: 8 instance_group {{ kind: KIND_{kind} }}' + IO
+    )
+    text = draft_spec({"m": DraftedModel(config, weights_bytes=15 << 30)}, machine, "models")
+    assert yaml.safe_load(text)["space"][INSTANCES] == {"int": [1, most]}
+    assert ("a copy of 15 GiB of files" in text) is bool(said)
+    assert said in text
