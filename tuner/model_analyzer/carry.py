@@ -15,6 +15,7 @@ from tuner.modelconfig.backends import is_ensemble
 from tuner.modelconfig.path import canonical, get, with_fields
 from tuner.regular import is_there
 from tuner.space.draft import GOODPUT, Given, open_shapes
+from tuner.space.sequences import takes_sequences
 from tuner.spec.metrics import METRICS, P99_LATENCY, THROUGHPUT, Metric
 from tuner.spec.mistakes import Location, in_brackets, listed
 from tuner.spec.paths import DYNAMIC_BATCHING, MAX_BATCH_SIZE, PREFERRED, is_inside
@@ -67,6 +68,11 @@ def carried(
     """
     profile.take("model_repository", str)
     arrivals = _arrivals(profile)
+    if arrivals and takes_sequences(config):
+        option = "request_rate" if "rate" in arrivals else "concurrency"
+        reason = "requests of sequences come at an interval, and how many run at once is searched"
+        profile.leave((option,), reason)
+        arrivals = {}
     if together:
         arrivals = _of_stream(profile, arrivals)
     goal = _objective(profile, {} if together else arrivals)

@@ -355,9 +355,13 @@ def test_a_file_of_sequences_says_how_long_they_are(
     talk = {"x": [0.0, 1.0, 2.0, 3.0]}
     Path("talks.json").write_text(json.dumps({"data": [[talk] * 4, [talk] * 2]}))
     file = written(
-        tmp_path, profile_models="speech", perf_analyzer_flags={"input-data": "talks.json"}
+        tmp_path,
+        profile_models="speech",
+        perf_analyzer_flags={"input-data": "talks.json"},
+        concurrency=[1, 2],
     )
     assert tune("init", "--from-model-analyzer", str(file)) == 0
+    assert "concurrency (line 1): requests of sequences come at an interval" in tune.err
     assert "refuses" not in tune.err
     arrivals = load_spec(Path("speech.yaml")).spec.workload.arrivals
     assert isinstance(arrivals, SequenceArrivals)
