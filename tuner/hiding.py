@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-#: Shown in place of something hidden.
+#: CheckFigures in place of something hidden.
 HIDDEN = "***"
 
 #: ``scheme://user:PASSWORD@host``: a password may hold anything, so up to the last @ of the line;

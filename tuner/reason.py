@@ -129,7 +129,7 @@ class ReasonKind(Enum):
     ANSWERS_NOT_COMPARED = "answers_not_compared"
     FEWER_CPUS = "fewer_cpus"  # in search and rounds than in production
     SOAKED = "soaked"
-    SOAK_NOT_HELD = "soak_not_held"
+    SOAK_NOT_SUSTAINED = "soak_not_held"
     SOAK_LOWERED = "soak_lowered"
     LATENCY_GROWS = "latency_grows"
     MEMORY_GROWS = "memory_grows"

@@ -29,7 +29,7 @@ import numpy as np
 from tuner.check.nights import (
     MOST,
     change_of,
-    loss_found,
+    detectable_loss,
     over_nights,
     shows_no_change,
 )
@@ -147,7 +147,7 @@ class SimulatedNights:
                 break
         if join and len(self.ratios) < MOST and shows_no_change(ratio, SET.warn):
             self.ratios.append(tonight.estimate)
-        return change, loss_found(ratio, SET.warn)
+        return change, detectable_loss(ratio, SET.warn)
 
 
 def simulate(runs: int) -> None:

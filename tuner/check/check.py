@@ -33,8 +33,8 @@ from tuner.record.checks import (
     CHECK,
     Baseline,
     CheckFacts,
+    CheckFigures,
     Key,
-    Shown,
     append_history,
     credited_config,
     credited_level,
@@ -90,18 +90,18 @@ def check(
         ):
             generator, question = programs.versions()["perf_analyzer"], question_of(job.spec)
             key = Key(job.spec.name, programs.fingerprint(), generator, question)
-            found = find_baseline(request.output, key, any_machine=any_machine)
+            baseline = find_baseline(request.output, key, any_machine=any_machine)
             store = RunStore.create(request.output, run_id)
             manifest = manifest_of(job, programs, request, store.run_id)
             job = _started_as_proved(job, request.output, manifest, events.note)
             manifest = replace(manifest, current=job.space.current)
             store.write_manifest(manifest.to_json())
             machine = _machine(programs)
-            opened = _Open(job, store, manifest, key, machine, found, report, accept)
+            opened = _Open(job, store, manifest, key, machine, baseline, report, accept)
             events.note(f"check {store.directory}")
-            if isinstance(found, Reason) and not accept:
-                told = "This check can find an SLO missed (exit code 10), but not pass (11)."
-                events.note(f"{sentence(found)} {told}")
+            if isinstance(baseline, Reason) and not accept:
+                text = "This check can find an SLO missed (exit code 10), but not pass (11)."
+                events.note(f"{sentence(baseline)} {text}")
 
             def checkpoint() -> None:
                 neighbours.look()
@@ -126,8 +126,8 @@ def _started_as_proved(
     proved = credited_config(results, manifest)
     proved_with = {} if proved is None else proved.candidate.start.environment
     given = {n: c for n, c in proved_with.items() if n not in job.spec.server.environment}
-    if found := assignments(given):
-        note(f"the server has {' '.join(found)} in its environment, as the last run proved it")
+    if variables := assignments(given):
+        note(f"the server has {' '.join(variables)} in its environment, as the last run proved it")
     return job.started_with(given)
 
 
@@ -154,7 +154,7 @@ class _Open:
     manifest: Manifest
     key: Key
     machine: str
-    found: Baseline | Reason
+    baseline_or_reason: Baseline | Reason
     report: Callable[[Path], object]
     accept: bool
     book: TimeBook = field(default_factory=TimeBook)
@@ -165,10 +165,10 @@ class _Open:
 
     @property
     def baseline(self) -> Baseline | None:
-        return None if isinstance(self.found, Reason) else self.found
+        return None if isinstance(self.baseline_or_reason, Reason) else self.baseline_or_reason
 
     @property
-    def own(self) -> Baseline | None:
+    def same_question(self) -> Baseline | None:
         """The accepted result, if it is of this config on this machine."""
         then, now = self.baseline, (self.key, self.manifest.config_sha256)
         return then if then is not None and (then.key, then.config_sha256) == now else None
@@ -176,7 +176,7 @@ class _Open:
     @property
     def credited(self) -> float | None:
         """The load that the config is credited with: by the last run, or when it was accepted."""
-        level, then = credited_level(self.results, self.manifest), self.own
+        level, then = credited_level(self.results, self.manifest), self.same_question
         return then.credited if level is None and then is not None else level
 
     def measure(
@@ -190,8 +190,8 @@ class _Open:
                 store.locked(),
                 serving(job, programs, store.logs, self.book, events.step) as served,
             ):
-                for told in client_notes(served.job):
-                    events.note(told)
+                for text in client_notes(served.job):
+                    events.note(text)
                 client, baseline = choose_generator(served.job).kind, self.baseline
                 if baseline is not None and not comparable(baseline.client, client.name):
                     facts: dict[str, Fact] = {"generator": client.title}
@@ -223,49 +223,51 @@ class _Open:
             reason = Reason(ReasonKind.CONFIG_UNMEASURED, causes=(error.reason,))
             return CheckVerdict(CheckStatus.INCONCLUSIVE, (reason,))
 
-    def end(self, found: CheckRounds | CheckVerdict) -> CheckFacts:
+    def end(self, rounds: CheckRounds | CheckVerdict) -> CheckFacts:
         """Accepts the result if requested, and stores how the check ended."""
-        if isinstance(found, CheckVerdict):
-            return self.store_facts(found)
-        not_compared = self.found if isinstance(self.found, Reason) else None
-        verdict = verdict_of(found, self.job.spec.check, not_compared, accept=self.accept)
+        if isinstance(rounds, CheckVerdict):
+            return self.store_facts(rounds)
+        not_compared = (
+            self.baseline_or_reason if isinstance(self.baseline_or_reason, Reason) else None
+        )
+        verdict = verdict_of(rounds, self.job.spec.check, not_compared, accept=self.accept)
         remarks = list[Reason]()
-        if found.disturbances:
-            remarks.append(Reason(ReasonKind.DISTURBED_CHECK, causes=found.disturbances))
+        if rounds.disturbances:
+            remarks.append(Reason(ReasonKind.DISTURBED_CHECK, causes=rounds.disturbances))
         if self.baseline is not None and self.baseline.key.fingerprint != self.key.fingerprint:
             elsewhere: dict[str, Fact] = {"machine": self.baseline.machine}
             remarks.append(Reason(ReasonKind.COMPARED_ELSEWHERE, facts=elsewhere))
         verdict = CheckVerdict(verdict.status, (*verdict.reasons, *remarks))
         accepted = None
         if verdict.status is CheckStatus.ACCEPTED:
-            accepted = write_baseline(self.results, self._as_baseline(found))
-        elif verdict.status is not CheckStatus.REGRESSION and (joined := self._joined(found)):
+            accepted = write_baseline(self.results, self._as_baseline(rounds))
+        elif verdict.status is not CheckStatus.REGRESSION and (joined := self._joined(rounds)):
             write_baseline(self.results, joined)
-        facts = self.store_facts(verdict, found, accepted)
+        facts = self.store_facts(verdict, rounds, accepted)
         append_history(self.results, self.key, facts.row)
         return facts
 
-    def _as_baseline(self, found: CheckRounds) -> Baseline:
+    def _as_baseline(self, rounds: CheckRounds) -> Baseline:
         return Baseline(
             key=self.key,
             run_id=self.store.run_id,
             accepted_at=self.manifest.created_at,
             machine=self.machine,
             config_sha256=self.manifest.config_sha256,
-            compared=found.shown.compared,
-            values=tuple(found.shown.values),
-            level=found.shown.level or min(p.level for p in found.held),
-            expected=found.expected,
-            arrivals=found.arrivals,
+            compared=rounds.figures.compared,
+            values=tuple(rounds.figures.values),
+            level=rounds.figures.level or min(p.level for p in rounds.points),
+            expected=rounds.expected,
+            arrivals=rounds.arrivals,
             client=self.store.manifest().client,
             credited=self.credited,
             cores=self.store.manifest().cores,
         )
 
-    def _joined(self, found: CheckRounds) -> Baseline | None:
+    def _joined(self, rounds: CheckRounds) -> Baseline | None:
         """The accepted result with this night, if it is another one that showed no change."""
-        then, ratio, day = self.own, found.shown.ratio, self.manifest.created_at[:10]
-        if then is None or ratio is None or slo_status(found.held) or found.client_limit:
+        then, ratio, day = self.same_question, rounds.figures.ratio, self.manifest.created_at[:10]
+        if then is None or ratio is None or slo_status(rounds.points) or rounds.client_limit:
             return None
         known = day in (then.accepted_at[:10], *then.later) or len(then.ratios) >= MOST
         if known or not shows_no_change(ratio, float(self.job.spec.check.warn)):
@@ -286,12 +288,12 @@ class _Open:
         self.store_facts(CheckVerdict(status, (reason,)))
 
     def store_facts(
-        self, verdict: CheckVerdict, found: CheckRounds | None = None, accepted: Path | None = None
+        self, verdict: CheckVerdict, rounds: CheckRounds | None = None, accepted: Path | None = None
     ) -> CheckFacts:
         """Writes `check.json`, and the reports made of it; ``found``: None where it broke off."""
         manifest, limits = self.manifest, self.job.spec.check
         facts = CheckFacts(
-            **dict(Shown() if found is None else found.shown),
+            **dict(CheckFigures() if rounds is None else rounds.figures),
             schema_version=1,
             kind="check",
             run_id=manifest.run_id,
@@ -315,7 +317,7 @@ class _Open:
             history=history(self.results, self.key, TREND - 1),
             seconds=round(self.book.to_json()["wall_s"], 3),
         )
-        if found is not None:
+        if rounds is not None:
             facts = facts.model_copy(update={"history": [*facts.history, facts.row]})
         write_json(self.store.directory / CHECK, facts.to_json())
         self.report(self.store.directory)

@@ -95,6 +95,6 @@ def shows_no_change(ratio: Ratio, warn: float) -> bool:
     return ratio.high >= 1.0 - warn and ratio.low <= 1.0 / (1.0 - warn)
 
 
-def loss_found(ratio: Ratio, warn: float) -> float:
+def detectable_loss(ratio: Ratio, warn: float) -> float:
     """The loss, as a share, that an interval this wide finds in four nights of five."""
     return 1.0 - (1.0 - warn) * math.pow(ratio.estimate / ratio.high, _POWER)

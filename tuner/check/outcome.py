@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from tuner.check.nights import change_of, loss_found, slo_status
+from tuner.check.nights import change_of, detectable_loss, slo_status
 from tuner.check.rounds import CheckRounds
 from tuner.reason import Fact, Reason, ReasonKind
-from tuner.record.checks import Shown
+from tuner.record.checks import CheckFigures
 from tuner.record.status import CheckStatus
 from tuner.score.judge import SloOutcome
 from tuner.score.ratio import CONFIDENCE, Ratio
@@ -20,7 +20,7 @@ class CheckVerdict(NamedTuple):
 
 
 def verdict_of(
-    found: CheckRounds, limits: Check, not_compared: Reason | None, *, accept: bool
+    rounds: CheckRounds, limits: Check, not_compared: Reason | None, *, accept: bool
 ) -> CheckVerdict:
     """The SLOs first, then the comparison; what was not compared did not pass.
 
@@ -28,11 +28,14 @@ def verdict_of(
     to be the next baseline may be worse, but not miss an SLO. Whatever the comparison says, a
     credited load that misses one is a regression.
     """
-    verdict, soak = _verdict_of_rounds(found, limits, not_compared, accept), found.shown.credited
+    verdict, soak = (
+        _verdict_of_rounds(rounds, limits, not_compared, accept),
+        rounds.figures.credited,
+    )
     if soak is None:
         return verdict
-    if soak.held is not None:
-        reason = Reason(ReasonKind.CREDIT_HOLDS, causes=(soak.held.reason,))
+    if soak.sustained is not None:
+        reason = Reason(ReasonKind.CREDIT_HOLDS, causes=(soak.sustained.reason,))
     elif soak.why_unknown is not None:
         reason = Reason(ReasonKind.CREDIT_NOT_JUDGED, causes=(soak.why_unknown,))
     else:
@@ -42,52 +45,52 @@ def verdict_of(
 
 
 def _verdict_of_rounds(
-    found: CheckRounds, limits: Check, not_compared: Reason | None, accept: bool
+    rounds: CheckRounds, limits: Check, not_compared: Reason | None, accept: bool
 ) -> CheckVerdict:
-    if status := slo_status(found.held):
-        return CheckVerdict(status, (_not_met(found, status),))
+    if status := slo_status(rounds.points):
+        return CheckVerdict(status, (_not_met(rounds, status),))
     limited: tuple[Reason, ...] = ()
-    if found.client_limit is not None:
-        most: dict[str, Fact] = {"sendable_level": found.client_limit}
+    if rounds.client_limit is not None:
+        most: dict[str, Fact] = {"sendable_level": rounds.client_limit}
         limited = (Reason(ReasonKind.SENDING_LIMITED, facts=most),)
-    shown = found.shown
-    if shown.ratio is None:
+    facts = rounds.figures
+    if facts.ratio is None:
         if accept:
-            return CheckVerdict(CheckStatus.ACCEPTED, (_met(found), *limited))
+            return CheckVerdict(CheckStatus.ACCEPTED, (_met(rounds), *limited))
         elsewhere = Reason(ReasonKind.ACCEPTED_AT_OTHER_LOAD)
         return CheckVerdict(CheckStatus.INCONCLUSIVE, (not_compared or elsewhere,))
-    status = change_of(shown.ratio, limits.warn, limits.fail)
+    status = change_of(facts.ratio, limits.warn, limits.fail)
     if limited and status is not CheckStatus.FINE and not accept:
         hidden = Reason(ReasonKind.LIMIT_HIDES_LOSS)
         return CheckVerdict(CheckStatus.INCONCLUSIVE, (*limited, hidden))
-    told = _compared(shown, shown.ratio, limits, status)
-    return CheckVerdict(CheckStatus.ACCEPTED if accept else status, (*told, *limited))
+    texts = _compared(facts, facts.ratio, limits, status)
+    return CheckVerdict(CheckStatus.ACCEPTED if accept else status, (*texts, *limited))
 
 
-def _met(found: CheckRounds) -> Reason:
+def _met(rounds: CheckRounds) -> Reason:
     """At which loads every SLO was met, and that loads above the capacity missed one."""
-    facts: dict[str, Fact] = {"rounds": len(found.held)}
-    if found.any_load and found.loads_missed:
-        loads = sorted((p.measurement.load for p in found.held), key=lambda load: load.level)
+    facts: dict[str, Fact] = {"rounds": len(rounds.points)}
+    if rounds.any_load and rounds.loads_missed:
+        loads = sorted((p.measurement.load for p in rounds.points), key=lambda load: load.level)
         facts["loads"] = " to ".join(dict.fromkeys(map(str, (loads[0], loads[-1]))))
-        facts |= {"loads_missed": found.loads_missed, "loads_tried": found.loads_tried}
+        facts |= {"loads_missed": rounds.loads_missed, "loads_tried": rounds.loads_tried}
     return Reason(ReasonKind.SLOS_MET, facts=facts)
 
 
-def _not_met(found: CheckRounds, status: CheckStatus) -> Reason:
+def _not_met(rounds: CheckRounds, status: CheckStatus) -> Reason:
     """Which SLOs were missed in every round, in some, or could not be judged."""
-    missed = sum(p.outcome is SloOutcome.MISSED for p in found.held)
+    missed = sum(p.outcome is SloOutcome.MISSED for p in rounds.points)
     facts: dict[str, Fact] = {}
-    if not found.any_load:
-        facts["load"] = str(found.held[0].measurement.load)
+    if not rounds.any_load:
+        facts["load"] = str(rounds.points[0].measurement.load)
     if not missed and status is CheckStatus.INCONCLUSIVE:
         return Reason(ReasonKind.TOO_FEW_TO_JUDGE, facts=facts)
-    wrong = [s for p in found.held for s in p.slo if s.verdict.outcome is SloOutcome.MISSED]
+    wrong = [s for p in rounds.points for s in p.slo if s.verdict.outcome is SloOutcome.MISSED]
     names = dict.fromkeys(s.expression for s in wrong)
     facts |= {"slos": " and ".join(names), "slo_count": len(names)}
     if status is CheckStatus.MISSED:
         return Reason(ReasonKind.SLOS_MISSED, facts=facts)
-    facts |= {"missed_count": missed, "rounds": len(found.held)}
+    facts |= {"missed_count": missed, "rounds": len(rounds.points)}
     return Reason(ReasonKind.SLOS_AT_EDGE, facts=facts)
 
 
@@ -99,19 +102,21 @@ _CHANGES = {
 }
 
 
-def _compared(shown: Shown, ratio: Ratio, limits: Check, change: CheckStatus) -> list[Reason]:
+def _compared(
+    figures: CheckFigures, ratio: Ratio, limits: Check, change: CheckStatus
+) -> list[Reason]:
     facts: dict[str, Fact] = {
-        "compared": shown.compared,
+        "compared": figures.compared,
         "ratio": ratio.estimate,
         "ratio_low": ratio.low,
         "ratio_high": ratio.high,
         "confidence_share": CONFIDENCE,
-        "nights": shown.nights,
+        "nights": figures.nights,
         "warn": str(limits.warn),
         "fail": str(limits.fail),
     }
     reasons = [Reason(_CHANGES[change], facts=facts)]
     if change is CheckStatus.INCONCLUSIVE:
-        loss = {"loss_share": loss_found(ratio, float(limits.warn))}
+        loss = {"loss_share": detectable_loss(ratio, float(limits.warn))}
         reasons.append(Reason(ReasonKind.LOSS_FINDABLE, facts=loss))
     return reasons

@@ -25,7 +25,7 @@ from tuner.proof.entrants import Entrant, ProofRules
 from tuner.proof.measured import MeasuredOnce
 from tuner.proof.soak import soak
 from tuner.reason import Reason, ReasonKind
-from tuner.record.checks import Baseline, Shown, SloRounds
+from tuner.record.checks import Baseline, CheckFigures, SloRounds
 from tuner.record.confirmation import Role, Soak
 from tuner.record.responses import responses_of
 from tuner.record.shapes import shapes_of
@@ -61,12 +61,12 @@ class CheckRounds:
         self._rules = ProofRules(spec.objective, spec.slos, plan, spec.confirm, self.arrivals)
         note = session.events.note
         self._measured = MeasuredOnce(session.bench, session.record, note=note)
-        self._own = Contender(Entrant(session.current, self._start()))
+        self._current = Contender(Entrant(session.current, self._start()))
         self._at = spec.check.at if plan.listed is None else None
         self._paired = plan.arrivals.open_loop  # a closed loop has no arrivals to share
         self.any_load = plan.listed is None and self._at is None
-        self.held: list[Point] = []
-        self.shown = Shown()
+        self.points: list[Point] = []
+        self.figures = CheckFigures()
 
     def measure(self, credited: float | None) -> None:
         """Measures round after round until the check is decided; all of them for a new baseline.
@@ -77,30 +77,32 @@ class CheckRounds:
             TrialError: The config cannot be served, or gives no measurement.
             InterruptedRunError: The user stopped it.
         """
-        most, baseline, own = self._session.spec.check.rounds, self._baseline, self._own
+        most, baseline, current = self._session.spec.check.rounds, self._baseline, self._current
         if baseline is not None and self._paired and not self._accept:
             most = min(most, len(baseline.values))
         events, began = self._session.events, time.monotonic()
         for number in range(most):
             events.phase(f"round {number + 1} of at most {most}")
-            self.held.append(self._round(number))
-            events.round_over(f"round {number + 1}", self.held[-1])
+            self.points.append(self._round(number))
+            events.round_over(f"round {number + 1}", self.points[-1])
             round_s = (time.monotonic() - began) / (number + 1)
             events.outlook(Outlook((most - number - 1) * round_s + self._soak_s(credited)))
             if look_after(number + 1, most, 1) and self._decided():
                 break
         (compared, values), ratio = self._compared(), self._ratio()
-        met = not slo_status(self.held)
-        slowest = max(self.held, key=lambda p: p.measurement.p99_latency_us)
-        self.shown = Shown(
-            rounds=len(self.held),
-            load=f"{'about ' * self.any_load}{self.held[0].measurement.load}",
-            level=min(p.level for p in own.points) if all(p.passed for p in own.points) else None,
+        met = not slo_status(self.points)
+        slowest = max(self.points, key=lambda p: p.measurement.p99_latency_us)
+        self.figures = CheckFigures(
+            rounds=len(self.points),
+            load=f"{'about ' * self.any_load}{self.points[0].measurement.load}",
+            level=min(p.level for p in current.points)
+            if all(p.passed for p in current.points)
+            else None,
             compared=compared,
             values=list(values),
             slo=[
                 SloRounds(worst=min(results, key=severity), values=[r.value for r in results])
-                for results in zip(*(p.slo for p in self.held), strict=True)
+                for results in zip(*(p.slo for p in self.points), strict=True)
             ],
             shapes=list(shapes_of(slowest)),
             responses=list(responses_of(slowest.measurement)),
@@ -112,7 +114,7 @@ class CheckRounds:
     @property
     def expected(self) -> float:
         """A load near the capacity, as far as it is known."""
-        return self._own.expected_level()
+        return self._current.expected_level()
 
     @property
     def client_limit(self) -> float | None:
@@ -120,16 +122,16 @@ class CheckRounds:
 
         In requests per second.
         """
-        return min(r.limit for r in self._own.rounds) if self._own.limited else None
+        return min(r.limit for r in self._current.rounds) if self._current.limited else None
 
     @property
     def loads_tried(self) -> int:
         """In all rounds."""
-        return sum(len(r.points) for r in self._own.rounds)
+        return sum(len(r.points) for r in self._current.rounds)
 
     @property
     def _missed(self) -> list[Point]:
-        points = (p for r in self._own.rounds for p in r.points)
+        points = (p for r in self._current.rounds for p in r.points)
         return [p for p in points if p.outcome is SloOutcome.MISSED]
 
     @property
@@ -140,8 +142,8 @@ class CheckRounds:
     @property
     def disturbances(self) -> tuple[Reason, ...]:
         """What disturbed the machine under that load, or one that missed an SLO."""
-        found = (d for p in (*self.held, *self._missed) for d in p.measurement.disturbances)
-        return tuple({sentence(d): d for d in reversed([*found])}.values())[::-1]
+        texts = (d for p in (*self.points, *self._missed) for d in p.measurement.disturbances)
+        return tuple({sentence(d): d for d in reversed([*texts])}.values())[::-1]
 
     def _start(self) -> float:
         """The load of the first round: a listed one, the accepted result's, or one looked for."""
@@ -166,19 +168,19 @@ class CheckRounds:
 
     def _round(self, number: int) -> Point:
         """One more round; the point at the load that must be sustained."""
-        place = self._measured, self._own, self._rules, number, Role.CURRENT, self._at
+        place = self._measured, self._current, self._rules, number, Role.CURRENT, self._at
         try:
             return measure_round(*place)
         except LoadFailedError:
             if number > 0 or self._rules.plan.listed is not None:
                 raise
         # It drowns in the load that it once sustained: the rounds begin at what it sustains now.
-        self._own.entrant = replace(self._own.entrant, level=self._rough())
+        self._current.entrant = replace(self._current.entrant, level=self._rough())
         return measure_round(*place)
 
     def _decided(self) -> bool:
         """Whether more rounds would change nothing."""
-        if slo_status(self.held):
+        if slo_status(self.points):
             return True
         ratio, limits = self._ratio(), self._session.spec.check
         if self._accept or ratio is None:
@@ -189,7 +191,7 @@ class CheckRounds:
         """What a proof compares, of each round."""
         objective, listed = self._rules.objective, self._rules.plan.listed
         name = objective.metric.name if objective.metric else "throughput" if listed else "capacity"
-        return name, self._better_is_more(self._own.readings(self._rules))
+        return name, self._better_is_more(self._current.readings(self._rules))
 
     def _better_is_more(self, values: Sequence[float]) -> tuple[float, ...]:
         """From a metric to what is compared, and back."""
@@ -201,7 +203,7 @@ class CheckRounds:
         baseline, (compared, values) = self._baseline, self._compared()
         if baseline is None or baseline.compared != compared:
             return None
-        if self._rules.plan.listed is not None and baseline.level != self._own.entrant.level:
+        if self._rules.plan.listed is not None and baseline.level != self._current.entrant.level:
             return None  # what is served at another load says nothing
         if min(*values, *baseline.values) <= 0.0:
             return None
@@ -223,22 +225,22 @@ class CheckRounds:
 
     def _soak(self, level: float) -> Soak | None:
         """One long load on a fresh server; None if unwanted. One that shows nothing says why."""
-        session, own = self._session, self._own
+        session, current = self._session, self._current
         if float(session.spec.confirm.soak) == 0.0:
             return None
         session.events.phase("soaking the credited load")
 
-        def told(text: str) -> None:
+        def note(text: str) -> None:
             session.events.note(f"soak: {text}")
 
         try:
             served, rules = session.current, self._rules
-            found = soak(self._measured, served, own, level, rules, told, at_most=1)
+            result = soak(self._measured, served, current, level, rules, note, at_most=1)
         except TrialError as error:
             return Soak(why_unknown=error.reason)
-        if found.held is None and not found.tried:
-            return replace(found, why_unknown=Reason(ReasonKind.NO_SOAK, causes=found.failures))
-        return found
+        if result.sustained is None and not result.tried:
+            return replace(result, why_unknown=Reason(ReasonKind.NO_SOAK, causes=result.failures))
+        return result
 
 
 def rough_capacity(session: Session, seed: int) -> float:

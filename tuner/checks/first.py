@@ -29,15 +29,15 @@ def note_first(case: Case) -> Iterator[Finding]:
     file = case.spec.search.first
     if file is None:
         return
-    found = first_configs(file, case.space)
-    outside = f"; the space does not have {found.outside}" * bool(found.outside)
+    measured = first_configs(file, case.space)
+    outside = f"; the space does not have {measured.outside}" * bool(measured.outside)
     text = (
-        f"of the {found.count} configs in {file.name} that Model Analyzer measured, the best "
-        f"{len(found.candidates)} go first, and are measured anew, without its figures{outside}"
+        f"of the {measured.count} configs in {file.name} that Model Analyzer measured, the best "
+        f"{len(measured.candidates)} go first, and are measured anew, without its figures{outside}"
     )
-    if not found.candidates:
+    if not measured.candidates:
         text = (
-            f"none of the {found.count} configs in {file.name} that Model Analyzer measured is in "
-            "the space beside the current config: the search begins as without them"
+            f"none of the {measured.count} configs in {file.name} that Model Analyzer measured is "
+            "in the space beside the current config: the search begins as without them"
         )
     yield Finding(_FIRST, text, severity=FindingSeverity.NOTED)

@@ -84,10 +84,10 @@ def note_gpus(case: Case) -> Iterator[Finding]:
         then = ("the container runs" if docker else "models run") + " on the CPU"
         then = "the container is refused" if docker and named != "all" else then
         yield _note(f"{named}, and no GPU is seen here: {then}", ("server", "gpus"))
-    for found in (p for p in case.space.parameters if server.mode is ServerMode.LOCAL):
-        if _ON_GPU in found:
+    for parameter in (p for p in case.space.parameters if server.mode is ServerMode.LOCAL):
+        if _ON_GPU in parameter:
             text = f"{_ON_GPU}, and no GPU is seen: configs with it fail"
-            yield _note(text, place_of(found.knob))
+            yield _note(text, place_of(parameter.knob))
 
 
 def note_weights(case: Case) -> Iterator[Finding]:
@@ -123,14 +123,14 @@ def note_shared_memory(case: Case) -> Iterator[Finding]:
         return
     release = re.search(r":(\d\d\.\d\d)-", server.image or "")
     each = 64 << 20 if release and release[1] <= _LAST_LARGE_SHM else 1 << 20
-    told = [re.search(r"python,shm-default-byte-size=(\d+)", arg) for arg in server.args]
-    each = next((int(found[1]) for found in told if found), each)
+    matches = [re.search(r"python,shm-default-byte-size=(\d+)", arg) for arg in server.args]
+    each = next((int(match[1]) for match in matches if match), each)
     instances = 0
     for label, model in case.served.models.items():
         if model.files.backend(model.base.file) == "python":
             counts = [group.count for group in model.base.completed.instance_group]
-            own = [p for p in case.space.parameters if p.knob == Knob(label, INSTANCES)]
-            searched = [v for p in own for v in p if isinstance(v, int)]
+            parameters = [p for p in case.space.parameters if p.knob == Knob(label, INSTANCES)]
+            searched = [v for p in parameters for v in p if isinstance(v, int)]
             instances += max([sum(counts), 1, *searched])
     if instances * each > server.shm_size:
         yield _note(
@@ -154,16 +154,16 @@ def note_mounts(case: Case) -> Iterator[Finding]:
 
 def note_release(case: Case) -> Iterator[Finding]:
     """A warning of an image with public holes."""
-    if told := holes_of_image(case.spec.server.image or ""):
-        yield _note(told)
+    if text := holes_of_image(case.spec.server.image or ""):
+        yield _note(text)
 
 
 def note_cache_sizes(case: Case) -> Iterator[Finding]:
     """A sentence for each size; none where popularity or the size of an answer is not known."""
     for size in list_sizes(case.spec):
         if not any(size in p for p in case.space.parameters if p.knob == CACHE):
-            told = f"{CACHE_SIZE} {bytes_text(size)}: it is more than this machine's memory"
-            yield _note(f"not tried: {told}")
+            text = f"{CACHE_SIZE} {bytes_text(size)}: it is more than this machine's memory"
+            yield _note(f"not tried: {text}")
     stream, *others = case.spec.streams.values()
     if others:  # how much of the cache each has is not known
         return

@@ -79,9 +79,11 @@ def check_priorities(case: Case) -> Iterator[Finding]:
 def check_files(case: Case) -> Iterator[Finding]:
     """Errors of the models, and of those that they call, that lint sees and a server decides."""
     for model in case.served.models.values():
-        for found in errors_of(case.spec.repository, model.name, case.spec.write_to):
+        for finding in errors_of(case.spec.repository, model.name, case.spec.write_to):
             severity = FindingSeverity.DOUBTED
-            yield Finding((), found.message, hint=found.hint, at=found.place, severity=severity)
+            yield Finding(
+                (), finding.message, hint=finding.hint, at=finding.place, severity=severity
+            )
 
 
 def note_open_batches(case: Case) -> Iterator[Finding]:
@@ -118,10 +120,10 @@ def note_parameters(case: Case) -> Iterator[Finding]:
         known = [*unread_keys(base, backend), *misread_values(base, backend)]
         for value in values:
             config = with_fields(base, {parameter.path: value})
-            for found in (*unread_keys(config, backend), *misread_values(config, backend)):
-                if found not in known:
-                    known.append(found)
-                    _, text, hint = found
+            for mistake in (*unread_keys(config, backend), *misread_values(config, backend)):
+                if mistake not in known:
+                    known.append(mistake)
+                    _, text, hint = mistake
                     yield _note(text, place_of(parameter.knob), hint, FindingSeverity.MINOR)
 
 

@@ -35,16 +35,16 @@ def completed(case: Case) -> tuple[Case, list[Finding]]:
 
     Parts that it has stay, but for the space, which depends on the models.
     """
-    found: list[Finding] = []
-    models = case.models or _made(lambda: _read_models(case.spec), found)
-    traffic = case.traffic or _made(lambda: traffic_of(case.spec), found)
+    findings: list[Finding] = []
+    models = case.models or _made(lambda: _read_models(case.spec), findings)
+    traffic = case.traffic or _made(lambda: traffic_of(case.spec), findings)
     case = replace(case, models=models, traffic=traffic)
     recorded = dict(case.recorded)
-    for number, name in enumerate(_made(lambda: [*case.spec.streams], found) or ()):
-        own = recorded.get(name) or _made(lambda: figures(case, number, name), found)  # noqa: B023
-        recorded |= {} if own is None else {name: own}
-    space = _made(lambda: _space(case), found)
-    return replace(case, searched=space, recorded=recorded), found
+    for number, name in enumerate(_made(lambda: [*case.spec.streams], findings) or ()):
+        read = recorded.get(name) or _made(lambda: figures(case, number, name), findings)  # noqa: B023
+        recorded |= {} if read is None else {name: read}
+    space = _made(lambda: _space(case), findings)
+    return replace(case, searched=space, recorded=recorded), findings
 
 
 def _space(case: Case) -> Space:
@@ -52,16 +52,16 @@ def _space(case: Case) -> Space:
     return space.with_caches_up_to(machine_memory_bytes()) if case.spec.server.managed else space
 
 
-def _made(make: Callable[[], _Part], found: list[Finding]) -> _Part | None:
+def _made(make: Callable[[], _Part], findings: list[Finding]) -> _Part | None:
     """The part; None where the spec does not say it, or where something is ``found``."""
     try:
         return make()
     except UnknownValueError:
         return None
     except FindingsError as error:
-        found += error.findings
+        findings += error.findings
     except (SpecError, EnvironmentNotReadyError) as error:
-        found += Finding.of(error)
+        findings += Finding.of(error)
     return None
 
 
@@ -72,22 +72,22 @@ def read_models(loaded: LoadedSpec) -> Served:
         SpecError: Every one that is missing, or cannot be read, with its place.
         EnvironmentNotReadyError: There is no such repository.
     """
-    found: list[Finding] = []
-    models = _made(lambda: _read_models(loaded.spec), found)
-    loaded.refuse(found)
+    findings: list[Finding] = []
+    models = _made(lambda: _read_models(loaded.spec), findings)
+    loaded.refuse(findings)
     assert models is not None
     return models
 
 
 def _read_models(spec: Spec) -> Served:
     """The models; every one that is missing, or cannot be read, is told."""
-    found = [*_missing(spec)]
-    if not found:
+    findings = [*_missing(spec)]
+    if not findings:
         try:
             return models_of(spec)
         except SpecError as error:
-            found = [*_unreadable(spec)] or Finding.of(error)
-    raise FindingsError(found)
+            findings = [*_unreadable(spec)] or Finding.of(error)
+    raise FindingsError(findings)
 
 
 def _missing(spec: Spec) -> Iterator[Finding]:
@@ -105,11 +105,11 @@ def _missing(spec: Spec) -> Iterator[Finding]:
 
 def _unreadable(spec: Spec) -> Iterator[Finding]:
     """What each model, with those it consists of, says by itself."""
-    told = set[str]()
+    reported = set[str]()
     for label, model in spec.models.items():
         try:
             read_served(spec.repository, [label], {label: model.calls}, write_to=spec.write_to)
         except SpecError as error:
-            if error.message not in told:
+            if error.message not in reported:
                 yield from Finding.of(error)
-            told.add(error.message)
+            reported.add(error.message)

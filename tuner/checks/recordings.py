@@ -57,11 +57,11 @@ def traffic_of(spec: Spec) -> RecordedTraffic | None:
     traffic = recorded_traffic(spec.workload.arrivals, models)
     if traffic is None:
         return None
-    found = np.bincount(traffic.order, minlength=len(models)) / traffic.order.size
-    shares = dict(zip(models, found.tolist(), strict=True))
+    parts = np.bincount(traffic.order, minlength=len(models)) / traffic.order.size
+    shares = dict(zip(models, parts.tolist(), strict=True))
     for name, share in spec.shares.items():
         if abs(shares[name] - share) > _POINTS:
-            said = ", ".join(f"{n} {Percent(round(own, 3))}" for n, own in shares.items())
+            said = ", ".join(f"{n} {Percent(round(part, 3))}" for n, part in shares.items())
             raise SpecError(
                 f"{traffic.recording.path}: {Percent(round(shares[name], 3))} of its requests are "
                 f"of the stream {name}, and the spec says {Percent(share)}",
@@ -83,6 +83,6 @@ def figures_of(
     Raises:
         SpecError: Some do not fit the model, with the place of each.
     """
-    own = traffic.of(stream)
-    contents = RecordedContents(inputs, own, tensors, all_known=all_known)
+    of_stream = traffic.of(stream)
+    contents = RecordedContents(inputs, of_stream, tensors, all_known=all_known)
     return RecordedFigures.of(contents.checked())

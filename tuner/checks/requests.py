@@ -85,11 +85,11 @@ def note_full_batches(case: Case) -> Iterator[Finding]:
     for name, stream in case.spec.streams.items():
         for label in case.served.answering([stream.model]) if stream.batch_size > 1 else ():
             sizes = [case.served.models[label].base.completed.max_batch_size]
-            own = [p for p in case.space.parameters if p.knob.owner == label]
-            for parameter in own:
+            parameters = [p for p in case.space.parameters if p.knob.owner == label]
+            for parameter in parameters:
                 if parameter.path == MAX_BATCH_SIZE:
                     sizes += [value for value in parameter if isinstance(value, int)]
-            forms = any(p.path.startswith(DYNAMIC_BATCHING) for p in own)
+            forms = any(p.path.startswith(DYNAMIC_BATCHING) for p in parameters)
             if forms and stream.batch_size <= max(sizes) < 2 * stream.batch_size:
                 whose = of_label(name, case.spec.streams)
                 yield Finding(
@@ -158,11 +158,11 @@ def figures(case: Case, number: int, name: str) -> RecordedFigures | None:
     if isinstance(stream.inputs, FileInputs):
         file = read_requests(stream.inputs.file, tensors, all_known=not more)
         _refuse_mixed_batches(file.entries, stream.inputs, stream.batch_size)
-        found = RecordedFigures.of(
+        result = RecordedFigures.of(
             {input_name: content.size for input_name, content in entry.items()}
             for entry in file.entries
         )
-        return replace(found, lengths=file.lengths)
+        return replace(result, lengths=file.lengths)
     if case.traffic is None:
         return None
     return figures_of(stream.inputs, case.traffic, number, tensors, all_known=not more)
@@ -173,11 +173,11 @@ def _refuse_mixed_batches(
 ) -> None:
     """All inferences of one request have the same inputs in the same shapes."""
     shapes = [{name: content.shape for name, content in entry.items()} for entry in entries]
-    if size == 1 or all(own == shapes[0] for own in shapes):
+    if size == 1 or all(shape == shapes[0] for shape in shapes):
         return
     for first in range(0, len(shapes) * size, size):  # then the same come again
         batch = [shapes[i % len(shapes)] for i in range(first, first + size)]
-        if not isinstance(inputs.repeat, NoRepeat) or any(own != batch[0] for own in batch):
+        if not isinstance(inputs.repeat, NoRepeat) or any(shape != batch[0] for shape in batch):
             raise SpecError(
                 f"{inputs.file}: entry {first % len(shapes) + 1}: it and others make one request "
                 f"of {size} inferences, and their shapes differ",
@@ -209,9 +209,9 @@ def note_validation_data(case: Case) -> Iterator[Finding]:
         if isinstance(stream.inputs, FileInputs):
             text = stream.inputs.file.read_text(errors="replace")
             if '"validation_data"' in text:
-                told = "answers are not compared with the validation_data of this file"
+                message = "answers are not compared with the validation_data of this file"
                 at = ("streams", name, "inputs", "file")
-                yield Finding(at, told, severity=FindingSeverity.MINOR)
+                yield Finding(at, message, severity=FindingSeverity.MINOR)
 
 
 def _drawn_notes(name: str, inputs: RandomInputs, case: Case) -> Iterator[Finding]:
@@ -230,7 +230,7 @@ def _drawn_notes(name: str, inputs: RandomInputs, case: Case) -> Iterator[Findin
             where = f"streams.{name}.inputs" if whose else "workload.inputs"
             note += f"; where your users send less, say so in {where}.shapes"
         yield _note(note, size)
-    mixed = {tensor: len(own) for tensor, own in mixed_in(inputs.shapes).items()}
+    mixed = {tensor: len(entries) for tensor, entries in mixed_in(inputs.shapes).items()}
     yield from _apart_notes(name, case, mixed, f"inputs{whose}")
 
 
@@ -254,8 +254,8 @@ def _file_notes(name: str, file: str, case: Case) -> Iterator[Finding]:
 def _apart_notes(name: str, case: Case, shapes: Mapping[str, int], where: str) -> Iterator[Finding]:
     """The inputs by whose shapes, so many, the batcher keeps requests of a stream apart."""
     model = case.spec.streams[name].model
-    own = [p.path for p in case.space.parameters if p.knob.owner == model]
-    searched = any(path.startswith(DYNAMIC_BATCHING) for path in own)
+    paths = [p.path for p in case.space.parameters if p.knob.owner == model]
+    searched = any(path.startswith(DYNAMIC_BATCHING) for path in paths)
     for tensor in unragged_inputs(case.served.models[model].base.completed, may_batch=searched):
         if shapes.get(tensor, 0) > 1:
             yield _note(

@@ -90,7 +90,7 @@ def check_decoupled(case: Case) -> Iterator[Finding]:
     """Sequences of a decoupled model are not measured."""
     if not isinstance(case.spec.workload.arrivals, SequenceArrivals) or not _taking(case):
         return
-    for model in _asked(case):
+    for model in _loaded_models(case):
         if _config(model).model_transaction_policy.decoupled:
             text = f"{model.name} is decoupled, and arrivals are sequences: not measured together"
             hint = "tune it without the others, or the models that it calls"
@@ -138,13 +138,13 @@ def _takes(case: Case, stream: StreamSpec) -> bool:
     return any(takes_sequences(_config(case.served.models[label])) for label in answering)
 
 
-def _asked(case: Case) -> list[ServedModel]:
+def _loaded_models(case: Case) -> list[ServedModel]:
     labels = case.served.answering(stream.model for stream in case.spec.streams.values())
     return [case.served.models[label] for label in labels]
 
 
 def _taking(case: Case) -> list[ServedModel]:
-    return [model for model in _asked(case) if takes_sequences(_config(model))]
+    return [model for model in _loaded_models(case) if takes_sequences(_config(model))]
 
 
 def _config(model: ServedModel) -> ModelConfig:

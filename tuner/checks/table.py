@@ -108,8 +108,8 @@ def checked_again(case: Case, served: Served) -> Case:
 
 
 def _refused(case: Case) -> Case:
-    case, found = completed(case)
-    case.loaded.refuse([*found, *findings(case, FindingSeverity.REFUSED)])
+    case, mistakes = completed(case)
+    case.loaded.refuse([*mistakes, *findings(case, FindingSeverity.REFUSED)])
     return case
 
 
@@ -117,8 +117,8 @@ def findings(case: Case, *severities: FindingSeverity) -> Iterator[Finding]:
     """What the checks of these severities find, as far as the case has what they need."""
     for check in CHECKS:
         if {*severities} & {*check.severities}:
-            found = applied(check.rule, case)
-            yield from (finding for finding in found if finding.severity in severities)
+            all_findings = applied(check.rule, case)
+            yield from (finding for finding in all_findings if finding.severity in severities)
 
 
 def sentences(case: Case, *severities: FindingSeverity) -> list[str]:

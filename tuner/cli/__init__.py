@@ -136,8 +136,8 @@ class LazyGroup(click.Group):
         import importlib
 
         name = _MODULES.get(cmd_name, f"{cmd_name}_command")
-        found = vars(importlib.import_module(f"tuner.cli.{name}")).values()
-        self.add_command(next(c for c in found if getattr(c, "name", "") == cmd_name))
+        members = vars(importlib.import_module(f"tuner.cli.{name}")).values()
+        self.add_command(next(c for c in members if getattr(c, "name", "") == cmd_name))
         return self.commands[cmd_name]
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -177,8 +177,8 @@ def _say_versions() -> None:
         ("perf_analyzer", binaries.perf_analyzer),
     ):
         try:
-            with find(None, os.environ) as found:
-                say(f"{name} {found.version}, {found.binary}")
+            with find(None, os.environ) as program:
+                say(f"{name} {program.version}, {program.binary}")
         except EnvironmentNotReadyError as error:
             say(f"{name}: {error.message}")
 
@@ -245,9 +245,9 @@ def help_command(ctx: click.Context, command: str | None) -> None:
     if command is None:
         say_lines(above.get_help())
         return
-    _, found, _ = cli.resolve_command(above, [command])
-    assert found is not None
-    with click.Context(found, info_name=command, parent=above) as inner:
+    _, subcommand, _ = cli.resolve_command(above, [command])
+    assert subcommand is not None
+    with click.Context(subcommand, info_name=command, parent=above) as inner:
         say_lines(inner.get_help())
 
 

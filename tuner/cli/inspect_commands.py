@@ -143,7 +143,7 @@ def doctor_command(spec: Path | None, output: Path, output_format: str) -> int:
 @options.spec_argument
 @click.option(
     "--candidates",
-    type=options.WholeNumber(0),
+    type=options.Integer(0),
     default=3,
     show_default=True,
     help="Diffs to show.",

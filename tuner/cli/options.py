@@ -151,7 +151,7 @@ class Quantity(click.ParamType):  # type: ignore[type-arg]
             self.fail(str(error), param, ctx)
 
 
-class WholeNumber(click.ParamType):  # type: ignore[type-arg]
+class Integer(click.ParamType):  # type: ignore[type-arg]
     """A whole number that is not below the least one."""
 
     name = "integer"

@@ -95,14 +95,14 @@ class RunOptions:
     help="SPEC is a model, and the spec is drafted as `tune init` does, with this SLO; may be "
     "given several times. The draft is kept in the run's directory.",
 )
-@click.option("--trials", type=options.WholeNumber(1), help="Maximum number of configs to measure.")
+@click.option("--trials", type=options.Integer(1), help="Maximum number of configs to measure.")
 @click.option(
     "--time-budget",
     metavar="TIME",
     type=options.Quantity("Seconds"),
     help="Time for the search, such as 30m; a bare number is in seconds.",
 )
-@click.option("--seed", type=options.WholeNumber(0), help="Seed of the search.")
+@click.option("--seed", type=options.Integer(0), help="Seed of the search.")
 @options.results_option
 @click.option(
     "--resume",
@@ -132,7 +132,7 @@ class RunOptions:
 )
 @click.option(
     "--benches",
-    type=options.WholeNumber(1),
+    type=options.Integer(1),
     metavar="N",
     help="With --on and one SPEC: measure at most N configs side by side.  [default: one for each "
     "GPU, or for each machine without GPUs]",
@@ -168,10 +168,10 @@ def command(**given: Any) -> int:
     paths = expanded(specs)
     several = options.refuse_misfits_of(paths)
     request = request_of(options, paths, run_id, several=several)
-    shown_at_end = "none" if ui.prints_json else options.output_format
+    final_output = "none" if ui.prints_json else options.output_format
     if several:
-        return _run_several(paths, request, ui, shown_at_end, options.quiet)
-    return _run_one(request, ui, shown_at_end)
+        return _run_several(paths, request, ui, final_output, options.quiet)
+    return _run_one(request, ui, final_output)
 
 
 def request_of(
@@ -207,7 +207,7 @@ def request_of(
 
 
 @contextmanager
-def shown_run(ui: Ui) -> Iterator[Events]:
+def displayed_run(ui: Ui) -> Iterator[Events]:
     """The progress of a run, and its live page."""
     from tuner.progress.events import Tee
     from tuner.report.live_page import LivePage
@@ -268,7 +268,7 @@ def expanded(specs: Sequence[Path]) -> list[Path]:
 
 
 def _run_one(request: Request, ui: Ui, output_format: str) -> int:
-    with shown_run(ui) as events:
+    with displayed_run(ui) as events:
         from tuner.report.data import load
         from tuner.report.render import report_run
         from tuner.report.run_document import document
@@ -297,7 +297,7 @@ def _run_several(
 
     known = dict[Member, ListedRun]()  # so that a run that has ended is read once
     summarize = partial(render_series, known=known)
-    show = Show(partial(shown_run, ui), ui.runs, note, show_failure, report_run, summarize)
+    show = Show(partial(displayed_run, ui), ui.runs, note, show_failure, report_run, summarize)
     directory, series = run_series(specs, request, show)
     append_summary(directory / "report.md")
     if output_format == "json":

@@ -66,16 +66,16 @@ class BatchTimes:
         if not sizes:
             return None
         means_s = np.array([max(total_ns[n] / counts[n] / 1e9, 1e-9) for n in sizes])
-        found = isotonic_regression(means_s, weights=[counts[n] for n in sizes])
-        return cls(np.array(sizes, float), found.x)
+        fit = isotonic_regression(means_s, weights=[counts[n] for n in sizes])
+        return cls(np.array(sizes, float), fit.x)
 
     def seconds(self, sizes: Sizes) -> Seconds:
         """Interpolated; beyond the largest along the line from the smallest one to it."""
         last, last_s = self.sizes[-1], self.means_s[-1]
         first, first_s = (self.sizes[0], self.means_s[0]) if len(self.sizes) > 1 else (0.0, 0.0)
         beyond = (last_s - first_s) / (last - first) * np.maximum(sizes - last, 0.0)
-        found: Seconds = np.interp(sizes, self.sizes, self.means_s) + beyond
-        return found
+        result: Seconds = np.interp(sizes, self.sizes, self.means_s) + beyond
+        return result
 
 
 @dataclass(frozen=True)

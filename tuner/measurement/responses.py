@@ -88,16 +88,16 @@ def _figure(ascending_us: Values, quantile: float | None) -> float:
 
 def responses_of_all(parts: Iterable[ResponseFigures | None]) -> ResponseFigures | None:
     """The figures of several starts of one load; None where requests are answered once."""
-    found = [part for part in parts if part is not None]
-    if not found:
+    figures = [part for part in parts if part is not None]
+    if not figures:
         return None
     import numpy as np
 
-    def whole(columns: Sequence[Any]) -> Any:
+    def joined(columns: Sequence[Any]) -> Any:
         return np.concatenate([column for column in columns if column is not None])
 
     return figures_of(
-        whole([part.first_us for part in found]),
-        whole([part.last_us for part in found]),
-        whole([part.counts for part in found]),
+        joined([part.first_us for part in figures]),
+        joined([part.last_us for part in figures]),
+        joined([part.counts for part in figures]),
     )

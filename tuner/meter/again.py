@@ -31,12 +31,12 @@ def missed_by_gaps(slos: Sequence[Slo], point: Point) -> bool:
         figures = {**latency_figures(rest), "completed_count": rest.size}
         return replace(measurement, **figures, course=None, due_per_s=None)
 
-    whole = point.measurement
-    gaps = any(m.outside_gaps_us is not None for m in (whole, *whole.streams.values()))
-    if point.outcome is not SloOutcome.MISSED or whole.disturbances or not gaps:
+    measured = point.measurement
+    gaps = any(m.outside_gaps_us is not None for m in (measured, *measured.streams.values()))
+    if point.outcome is not SloOutcome.MISSED or measured.disturbances or not gaps:
         return False
-    streams = {name: outside_gaps(stream) for name, stream in whole.streams.items()}
-    later = judge_all(slos, replace(outside_gaps(whole), streams=streams))
+    streams = {name: outside_gaps(stream) for name, stream in measured.streams.items()}
+    later = judge_all(slos, replace(outside_gaps(measured), streams=streams))
     return outcome_of(later) is not SloOutcome.MISSED
 
 
@@ -97,10 +97,10 @@ class LastingDisturbance:
             "on nothing is measured again because of that, and the proof takes it into account"
         )
 
-    def explains(self, found: Measurement) -> bool:
+    def explains(self, measured: Measurement) -> bool:
         """Whether a measurement is disturbed by no more than that."""
         lasts = self.taken_percent
-        return lasts is not None and AS_MUCH * taken_percent(found) <= lasts
+        return lasts is not None and AS_MUCH * taken_percent(measured) <= lasts
 
 
 def why_again(point: Point, lasting: LastingDisturbance) -> RepeatReason | None:
@@ -108,15 +108,15 @@ def why_again(point: Point, lasting: LastingDisturbance) -> RepeatReason | None:
 
     Nothing that disturbs makes a server faster, so a rate that was sustained counts.
     """
-    found = point.measurement
-    if not client_kept_up(found):
-        return BEHIND if found.disturbances or found.duration_s < LONG_S else None
-    if found.disturbances and not lasting.explains(found):
-        unanswered_percent = 100.0 * (behind_share(found) or 0.0)
-        explained = unanswered_percent <= EXPLAINS * taken_percent(found)
+    measured = point.measurement
+    if not client_kept_up(measured):
+        return BEHIND if measured.disturbances or measured.duration_s < LONG_S else None
+    if measured.disturbances and not lasting.explains(measured):
+        unanswered_percent = 100.0 * (behind_share(measured) or 0.0)
+        explained = unanswered_percent <= EXPLAINS * taken_percent(measured)
         match point.outcome:
             case SloOutcome.MET:
-                counts = found.load.arrivals.open_loop
+                counts = measured.load.arrivals.open_loop
             case SloOutcome.MISSED:
                 counts = False
             case SloOutcome.TOO_FEW:

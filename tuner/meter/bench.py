@@ -60,7 +60,7 @@ from tuner.triton.deploy import Deployer, Deployment
 
 #: Long enough to know a latency, not to judge it.
 QUICK_LOOK = Window(duration_s=0.6, warmup_s=0.3, deadline_s=60.0)
-_Asked = TypeVar("_Asked")
+_Result = TypeVar("_Result")
 
 
 class TritonBench:
@@ -138,16 +138,16 @@ class TritonBench:
     def _await_first_answers(self, generator: LoadClient, candidate: Candidate) -> None:
         self._rules.step("waiting for the first answers")
         try:
-            asked = generator.await_first_answers(self._rules.first_answer_s, self._rules.note)
-            self.batch_calls = asked[0].batch_calls if len(asked) == 1 else ()
+            calls_of = generator.await_first_answers(self._rules.first_answer_s, self._rules.note)
+            self.batch_calls = calls_of[0].batch_calls if len(calls_of) == 1 else ()
         except LoadFailedError:
             self._backlog = True  # it may still be at work on them
             raise
-        remark = " ".join(filter(None, (calls.remark for calls in asked)))
+        remark = " ".join(filter(None, (calls.remark for calls in calls_of)))
         if remark and not self._remarked:
             self._rules.note(remark)
             self._remarked = True  # of most candidates it is much the same
-        slow = [*filter(None, (calls.slow for calls in asked))]
+        slow = [*filter(None, (calls.slow for calls in calls_of))]
         if slow:
             self._slow_at_first.add(candidate.key)
         if slow and not self._slow_calls:
@@ -286,14 +286,14 @@ class TritonBench:
             ServerGoneError: The server died, or none is deployed.
         """
         patience_s = self._rules.first_answer_s
-        found = slow_answers_s(lambda: self._ask(lambda load: load.seconds_alone(patience_s)))
-        if found is None:
+        alone_s = slow_answers_s(lambda: self._ask(lambda load: load.seconds_alone(patience_s)))
+        if alone_s is None:
             seen = self.saturate(1, seed)
-            found = {n: m.avg_latency_us / 1e6 for n, m in {**seen.streams, "": seen}.items()}
-        self._rates.alone_s, self._rates.slowest_s = found[""], max(found.values())
-        return found
+            alone_s = {n: m.avg_latency_us / 1e6 for n, m in {**seen.streams, "": seen}.items()}
+        self._rates.alone_s, self._rates.slowest_s = alone_s[""], max(alone_s.values())
+        return alone_s
 
-    def _ask(self, question: Callable[[LoadClient], _Asked | None]) -> _Asked | None:
+    def _ask(self, question: Callable[[LoadClient], _Result | None]) -> _Result | None:
         """None where a cache might know what is asked."""
         self._rules.checkpoint()
         load = self._load
@@ -343,12 +343,12 @@ class TritonBench:
         window = overload_window(slo)
         measurement = self._put(LoadPoint(Arrivals.STEP, capacity), window, seed)
         try:
-            found = overload_of(measurement, window, slo)
+            result = overload_of(measurement, window, slo)
         except LoadFailedError as error:
             self._rejects.reject(error.reason, measurement)
             raise
         patience_s = self._rules.first_answer_s
-        return replace(found, lone=self._ask(lambda load: load.ask_alone(slo.stream, patience_s)))
+        return replace(result, lone=self._ask(lambda load: load.ask_alone(slo.stream, patience_s)))
 
     def answers(self) -> Mapping[str, ConfigAnswers]:
         """What the deployed candidate answers to some of each stream's inputs."""
@@ -389,8 +389,8 @@ class TritonBench:
                 self._rejects.failed(error.reason, load.level, time.monotonic() - begin)
                 # a dead server is replaced anyway; a running one may still be full of requests
                 self._backlog = not isinstance(error, ServerGoneError)
-                may_be_whole = window.ends_early is not EarlyEnd.NEVER
-                if not (isinstance(error, UndecidedError) and may_be_whole):
+                may_be_complete = window.ends_early is not EarlyEnd.NEVER
+                if not (isinstance(error, UndecidedError) and may_be_complete):
                     raise
                 window = replace(window, ends_early=EarlyEnd.NEVER)
         self._backlog = measurement.backlog or self._must_be_empty

@@ -322,27 +322,27 @@ class FirstBench:
         return point
 
     def one_at_a_time(self, seed: int) -> Mapping[str, float]:
-        found: Mapping[str, float] = self._call("one_at_a_time", seed)
-        return found
+        result: Mapping[str, float] = self._call("one_at_a_time", seed)
+        return result
 
     def many_at_once(self, concurrency: int, seed: int) -> float:
         return float(self._call("many_at_once", concurrency, seed))
 
     def saturate(self, concurrency: int, seed: int, least_s: float = 0.0) -> Measurement:
-        found: Measurement = self._call("saturate", concurrency, seed, least_s)
-        return found
+        result: Measurement = self._call("saturate", concurrency, seed, least_s)
+        return result
 
     def overload(self, capacity: float, slo: Slo, seed: int) -> Overload:
-        found: Overload = self._call("overload", capacity, slo, seed)
-        return found
+        result: Overload = self._call("overload", capacity, slo, seed)
+        return result
 
     def answers(self) -> Mapping[str, ConfigAnswers]:
-        found: Mapping[str, ConfigAnswers] = self._call("answers")
-        return found
+        result: Mapping[str, ConfigAnswers] = self._call("answers")
+        return result
 
     def warm_up(self, candidate: Candidate, texts: Mapping[str, str]) -> WarmUp | None:
-        found: WarmUp | None = self._call("warm_up", candidate, texts)
-        return found
+        result: WarmUp | None = self._call("warm_up", candidate, texts)
+        return result
 
     def lost(self, reason: Reason) -> None:
         self._call("lost", reason)

@@ -45,7 +45,7 @@ class CacheRules:
 
 
 def cache_of(
-    served: Served, own_args: Sequence[str], candidate: Candidate, *, remote: bool
+    served: Served, server_args: Sequence[str], candidate: Candidate, *, remote: bool
 ) -> ResponseCache | None:
     """The cache of a candidate, whether the search owns its size or the user's config has it.
 
@@ -60,12 +60,12 @@ def cache_of(
     if candidate.cache_bytes is not None:
         return ResponseCache(candidate.cache_bytes)
     try:
-        _, size = split_args(own_args)
+        _, size = split_args(server_args)
     except ValueError:  # redis, or a local one without a size
         return ResponseCache(None)
     return ResponseCache(size) if remote or size is not None else None
 
 
 def _uses_cache(model: ServedModel, candidate: Candidate) -> bool:
-    own = model.base.completed.response_cache.enable
-    return bool(candidate.of(model.name).get(CACHE_ENABLE, own))
+    configured = model.base.completed.response_cache.enable
+    return bool(candidate.of(model.name).get(CACHE_ENABLE, configured))

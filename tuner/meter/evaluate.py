@@ -47,13 +47,13 @@ class ClientCeiling:
     @classmethod
     def seen(cls, measured: Iterable[Measurement]) -> ClientCeiling:
         """By what an earlier part of the run has measured."""
-        found = cls()
+        ceiling = cls()
         for m in measured:
             if client_kept_up(m):
-                found.kept_up(m.load.level)
+                ceiling.kept_up(m.load.level)
             else:
-                found.fell_behind(client_behind(m), m.load.level)
-        return found
+                ceiling.fell_behind(client_behind(m), m.load.level)
+        return ceiling
 
     def kept_up(self, level: float) -> None:
         self.sent = max(self.sent, level)
@@ -100,7 +100,7 @@ class MeasureOrLower(Generic[Result]):
         if lower is None or self.steps > TOO_HIGH.at_most or isinstance(error, ModelFailsError):
             raise error
         if isinstance(error, ClientLimitError):
-            limited = not self.levels.whole  # more clients need not get more
+            limited = not self.levels.integer  # more clients need not get more
             self.levels = replace(self.levels, highest=lower, limited=limited)
         else:
             self.no_result_at.append(NoResult(level))

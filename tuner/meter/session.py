@@ -94,8 +94,8 @@ class Session:
     @property
     def first_seed(self) -> int:
         """Seed of the first round's arrivals."""
-        own = self.arrivals
-        return seeds.of_rounds(self.spec.search.seed) if own is None else own
+        arrivals = self.arrivals
+        return seeds.of_rounds(self.spec.search.seed) if arrivals is None else arrivals
 
 
 @contextmanager
@@ -219,15 +219,15 @@ def _rules(
 
 def may_be_cached(job: Job) -> dict[str, tuple[str, ...]]:
     """The models to which the response cache may answer, with the parameters that they read."""
-    found = {}
+    parameters = {}
     for label in job.space.targets:
         enable = Knob(label, CACHE_ENABLE)
         searched = job.space.caches or any(p.knob == enable for p in job.space.parameters)
         if searched or job.served.models[label].base.completed.response_cache.enable:
             parts = [job.served.models[name] for name in job.served.answering([label])]
             names = [n for p in parts for n in parameters_read(p.files, p.base.completed)]
-            found[label] = tuple(dict.fromkeys(names))
-    return found
+            parameters[label] = tuple(dict.fromkeys(names))
+    return parameters
 
 
 def why_no_overload(spec: Spec, plan: LoadPlan) -> Reason | None:

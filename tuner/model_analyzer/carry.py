@@ -46,13 +46,13 @@ def repository_of(profile: Profile) -> Path | None:
 
 def called(profile: Profile, names: Collection[str]) -> tuple[str, ...]:
     """The models that the model's code calls, as far as the repository has them by these names."""
-    found = profile.take_models("bls_composing_models")
-    for name, (options, where) in found.items():
+    composing = profile.take_models("bls_composing_models")
+    for name, (options, where) in composing.items():
         if name not in names:
             profile.leave(where, f"no model has this name{in_brackets(name, names)}")
         elif options:
             profile.leave(where, "its options are left out")
-    return tuple(name for name in found if name in names)
+    return tuple(name for name in composing if name in names)
 
 
 def carried(
@@ -145,7 +145,7 @@ def _slos(profile: Profile, goal: str, stand_in: str) -> list[str]:
 
     Model Analyzer's units are milliseconds, inferences per second and MB.
     """
-    found: dict[Metric, str] = {}
+    by_metric: dict[Metric, str] = {}
     for name, limits in (profile.take("constraints", dict) or {}).items():
         where, metric = ("constraints", name), _METRICS.get(name)
         bound = next(iter(limits.values()), 0) if isinstance(limits, dict) else 0
@@ -154,15 +154,15 @@ def _slos(profile: Profile, goal: str, stand_in: str) -> list[str]:
         if metric is None:
             profile.leave(where, "tune does not measure it")
         elif metric is not THROUGHPUT:
-            found[metric] = f"{metric.name} <= {bound}{'ms' if metric.is_latency else 'MB'}"
+            by_metric[metric] = f"{metric.name} <= {bound}{'ms' if metric.is_latency else 'MB'}"
         elif goal == GOODPUT:
             profile.leave(where, "goodput is the throughput and is raised as far as it goes")
         else:
-            found[metric] = f"{metric.name} >= {bound}/s"
+            by_metric[metric] = f"{metric.name} >= {bound}/s"
     if budget := profile.take("latency_budget", int):
-        found[P99_LATENCY] = f"{P99_LATENCY.name} <= {budget}ms"
-    slos = list(found.values())
-    if goal == GOODPUT and not any(metric.is_latency for metric in found):
+        by_metric[P99_LATENCY] = f"{P99_LATENCY.name} <= {budget}ms"
+    slos = list(by_metric.values())
+    if goal == GOODPUT and not any(metric.is_latency for metric in by_metric):
         slos.insert(0, stand_in)
         text = f"no latency is bounded; {stand_in} is an example: change it"
         profile.leave(("constraints",), text)
@@ -213,7 +213,7 @@ def _holds_sequences(file: str) -> bool:
 
 def _space(profile: Profile, config: Any) -> dict[str, dict[str, Any]]:
     """Path to the values to try, in the spec's words; empty when nothing is to be searched."""
-    found: dict[str, dict[str, Any]] = {}
+    fields: dict[str, dict[str, Any]] = {}
     for path, where, values in _listed(profile.take(PARAMETERS, dict) or {}, (PARAMETERS,), ""):
         if is_ensemble(config):
             profile.leave(where, "an ensemble's are those of its steps, which are searched")
@@ -223,8 +223,8 @@ def _space(profile: Profile, config: Any) -> dict[str, dict[str, Any]]:
             profile.leave(where, reason)
         else:
             different = dict.fromkeys(values)
-            found[path] = {"choice": [[*v] if isinstance(v, tuple) else v for v in different]}
-    return found
+            fields[path] = {"choice": [[*v] if isinstance(v, tuple) else v for v in different]}
+    return fields
 
 
 def _listed(
@@ -270,8 +270,8 @@ def _refusal(config: Any, path: str, values: list[Any]) -> str:
     batched = {DYNAMIC_BATCHING: True} if is_inside(path, DYNAMIC_BATCHING) else {}
     try:
         for value in values:
-            own = (value,) if path == PREFERRED and isinstance(value, int) else value
-            with_fields(config, {**batched, canonical(path): own})
+            sizes = (value,) if path == PREFERRED and isinstance(value, int) else value
+            with_fields(config, {**batched, canonical(path): sizes})
     except SpecError as error:
         return error.message
     return ""

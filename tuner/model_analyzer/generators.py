@@ -68,7 +68,7 @@ class SweepValues:
 
 
 @dataclass(frozen=True)
-class Told:
+class SearchResult:
     """What a generator is given about a measured config.
 
     Attributes:
@@ -101,7 +101,7 @@ class Generators:
             self._config = self._search_config()
             self._profile = self._model_profile(base)
 
-    def messages(self, told: list[Told | None]) -> Iterator[Any]:
+    def messages(self, results: list[SearchResult | None]) -> Iterator[Any]:
         """ModelConfig messages in the order NVIDIA's search asks for them, its default first.
 
         Put the answer to each into ``told`` before taking the next; None is no measurement.
@@ -117,7 +117,7 @@ class Generators:
             variant = run_config.model_run_configs()[0].model_config_variant()
             yield variant.model_config._model_config
             with _silenced():
-                generator.set_last_results([self._measurement(told.pop())])
+                generator.set_last_results([self._measurement(results.pop())])
 
     def _generator(self) -> Any:
         if self._mode is ModelAnalyzerMode.QUICK:
@@ -263,7 +263,7 @@ class Generators:
             listed["dynamic_batching"] = [batcher]  # empty: on, as its automatic searches have it
         return listed
 
-    def _measurement(self, told: Told | None) -> Any:
+    def _measurement(self, result: SearchResult | None) -> Any:
         """The result as Model Analyzer's own measurement, with its own arithmetic."""
         from model_analyzer.record.types.perf_latency_avg import PerfLatencyAvg
         from model_analyzer.record.types.perf_latency_p99 import PerfLatencyP99
@@ -272,12 +272,12 @@ class Generators:
         from model_analyzer.result.model_constraints import ModelConstraints
         from model_analyzer.result.run_config_measurement import RunConfigMeasurement
 
-        if told is None:
+        if result is None:
             return None
         objective = PerfThroughput if self._maximise else PerfLatencyAvg
-        latency = PerfLatencyP99(LATENCY_BUDGET * (1.0 + told.violation))
+        latency = PerfLatencyP99(LATENCY_BUDGET * (1.0 + result.violation))
         measurement = RunConfigMeasurement(MODEL, {})
-        measurement.add_model_config_measurement(MODEL, {}, [objective(told.value), latency])
+        measurement.add_model_config_measurement(MODEL, {}, [objective(result.value), latency])
         measurement.set_metric_weightings([{objective.tag: 1}])
         constraints = ConstraintManager(None)
         constraints._constraints = {

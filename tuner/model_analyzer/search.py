@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tuner.errors import SpecError
-from tuner.model_analyzer.generators import Generators, SweepValues, Told
+from tuner.model_analyzer.generators import Generators, SearchResult, SweepValues
 from tuner.modelconfig.path import get
 from tuner.space.candidate import Candidate, FieldValue
 from tuner.space.parameters import Knob, Parameter, RangeParameter, sizes_in
@@ -25,13 +25,13 @@ from tuner.spec.paths import DELAY, MAX_BATCH_SIZE, PREFERRED
 #: The brute search makes all its configs before the first one is measured.
 MOST_COMBINATIONS = 2000
 #: A search that has asked this often is repeating itself.
-MOST_ASKED = 5000
+MOST_MESSAGES = 5000
 #: Model Analyzer divides by what was measured.
 LEAST_VALUE = 1e-9
 
 
 @dataclass(frozen=True)
-class AskedConfig:
+class RequestedConfig:
     """``repeated``: configs asked for since the last new one that were measured already."""
 
     candidate: Candidate
@@ -59,7 +59,7 @@ class ModelAnalyzerSearch:
         base = space.served.models[varied_model(space)].base.completed
         self._generators = Generators(mode, base, offer, seed, trials, maximise)
 
-    def next(self, results: Mapping[str, Told | None]) -> AskedConfig | None:
+    def next(self, results: Mapping[str, SearchResult | None]) -> RequestedConfig | None:
         """The first config it asks for that has no result.
 
         Args:
@@ -70,32 +70,34 @@ class ModelAnalyzerSearch:
             None when its search is over.
         """
         current = self._space.canonical(self._space.current).key
-        known = {current: Told(1.0), **results}
+        known = {current: SearchResult(1.0), **results}
         if known[current] is None and self._mode is ModelAnalyzerMode.OPTUNA:
             return None  # it gives up when its default config has no measurement
         seen = {current}
         repeated = 0
-        told: list[Told | None] = []
-        for index, message in enumerate(self._generators.messages(told)):
+        known_results: list[SearchResult | None] = []
+        for index, message in enumerate(self._generators.messages(known_results)):
             if index == 0:
-                told.append(_above_zero(known[current]))
+                known_results.append(_above_zero(known[current]))
                 continue
             candidate = nearest(self._space, message)
             if candidate is None or self._space.violations(candidate):
-                told.append(None)
+                known_results.append(None)
             elif candidate.key not in known:
-                return AskedConfig(candidate, repeated)
+                return RequestedConfig(candidate, repeated)
             else:
                 repeated = repeated + 1 if candidate.key in seen else 0
                 seen.add(candidate.key)
-                told.append(_above_zero(known[candidate.key]))
-            if index > MOST_ASKED:
+                known_results.append(_above_zero(known[candidate.key]))
+            if index > MOST_MESSAGES:
                 break
         return None
 
 
-def _above_zero(told: Told | None) -> Told | None:
-    return None if told is None else Told(max(told.value, LEAST_VALUE), told.violation)
+def _above_zero(result: SearchResult | None) -> SearchResult | None:
+    return (
+        None if result is None else SearchResult(max(result.value, LEAST_VALUE), result.violation)
+    )
 
 
 def _refuse(space: Space, mode: ModelAnalyzerMode, offer: SweepValues) -> None:
@@ -165,8 +167,8 @@ def nearest(space: Space, message: Any) -> Candidate | None:
         if not narrowed.count:
             return None
         path, knob = parameter.path, parameter.knob
-        asked = knob.owner == owner and varied(path)
-        wanted = get(message, path) if asked else space.current.values.get(knob)
+        is_varied = knob.owner == owner and varied(path)
+        wanted = get(message, path) if is_varied else space.current.values.get(knob)
         chosen[knob] = _closest(narrowed, wanted)
     candidate = space.candidate(chosen)
     return candidate if space.contains(candidate) else None

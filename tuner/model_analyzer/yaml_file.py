@@ -83,10 +83,10 @@ class Profile:
 
     def take_models(self, option: str) -> _Models:
         """Names, with options or without; what is none is left."""
-        found, wrong = _models(self.take(option, object), (option,))
+        models, wrong = _models(self.take(option, object), (option,))
         for where, text in wrong:
             self.leave(where, text)
-        return found
+        return models
 
     def leave(self, where: Location, reason: str = "") -> None:
         """Lists what is not taken over; ``where`` begins with an option."""
@@ -103,7 +103,7 @@ class Profile:
         return tuple(text for _, text in sorted(self._left))
 
     def mistake(self, where: Location, message: str) -> SpecError:
-        return _mistake(self.path, self.tree, self._place(where), message, shown=where)
+        return _mistake(self.path, self.tree, self._place(where), message, where=where)
 
     def _place(self, where: Location) -> Location:
         return (*self.places.get(str(where[0]), where[:1]), *where[1:])
@@ -148,15 +148,15 @@ def read_profile(path: Path, model: str | None) -> Profile:
     tree = _tree(path)
     models, _ = named = _models(*_top(tree))
     name = _chosen(path, tree, named, model)
-    own, at = models.get(name, ({}, ()))
+    options, at = models.get(name, ({}, ()))
     values = {str(k): v for k, v in tree.data.items()}
     places: dict[str, Location] = {str(k): (k,) for k in tree.data}
-    placed: dict[str, Location] = {key: (*at, key) for key in own}
-    parameters = own.get("parameters")
+    placed: dict[str, Location] = {key: (*at, key) for key in options}
+    parameters = options.get("parameters")
     if isinstance(parameters, dict):
         placed |= {key: (*at, "parameters", key) for key in parameters}
-        own = {**own, **parameters, "parameters": None}
-    for key, value in own.items():
+        options = {**options, **parameters, "parameters": None}
+    for key, value in options.items():
         if value not in (None, {}, []):
             values[str(key)], places[str(key)] = value, placed[key]
     profile = Profile(path, name, tuple(n for n in models if n != name), tree, values, places)
@@ -185,16 +185,16 @@ def _models(given: Any, top: Location) -> _Named:
     parts = [(top, given)] if given is not None else []
     if isinstance(given, list):
         parts = [((*top, index), part) for index, part in enumerate(given)]
-    found, wrong = _Models(), list[tuple[Location, str]]()
+    by_name, wrong = _Models(), list[tuple[Location, str]]()
     for where, part in parts:
-        for name, own in part.items() if isinstance(part, dict) else [(part, None)]:
+        for name, options in part.items() if isinstance(part, dict) else [(part, None)]:
             at = (*where, name) if isinstance(part, dict) else where
-            if isinstance(name, str | int) and name != "*" and isinstance(own or {}, dict):
-                found[str(name)] = (dict(own or {}), at)
+            if isinstance(name, str | int) and name != "*" and isinstance(options or {}, dict):
+                by_name[str(name)] = (dict(options or {}), at)
             else:
-                shown = f"{name}: {own}" if isinstance(part, dict) else name
-                wrong.append((at, f"names are wanted, with options or without; `{shown}` is none"))
-    return found, wrong
+                text = f"{name}: {options}" if isinstance(part, dict) else name
+                wrong.append((at, f"names are wanted, with options or without; `{text}` is none"))
+    return by_name, wrong
 
 
 def _chosen(path: Path, tree: Tree, named: _Named, model: str | None) -> str:
@@ -234,10 +234,10 @@ def _numbers(value: Any) -> list[int]:
 
 
 def _mistake(
-    path: Path, tree: Tree, place: Location, message: str, shown: Location | None = None
+    path: Path, tree: Tree, place: Location, message: str, where: Location | None = None
 ) -> SpecError:
     at = tree.position(Finding(place, "", key=True))
-    return _error(mistake_at(path, at, message, shown or place))
+    return _error(mistake_at(path, at, message, where or place))
 
 
 def _error(*mistakes: Mistake) -> SpecError:

@@ -155,13 +155,13 @@ def settled(request: Request) -> LoadedSpec:
 def job_from(loaded: LoadedSpec, spec: Spec, environment: Mapping[str, str]) -> Job:
     """The models that a spec is about, and the space of both; raises as `prepare`."""
     case = checked(loaded, spec, environment)
-    own_per_s = 1.0 if case.traffic is None else case.traffic.recording.rate_per_s
+    recorded_per_s = 1.0 if case.traffic is None else case.traffic.recording.rate_per_s
     return Job(
         loaded,
         spec,
         case.served,
         case.space,
-        load_plan(spec.workload, spec.objective, spec.slos, spec.shares, own_per_s),
+        load_plan(spec.workload, spec.objective, spec.slos, spec.shares, recorded_per_s),
         has_perf_analyzer(spec.workload.perf_analyzer, environment),
         case.recorded,
         case.traffic,
@@ -200,12 +200,12 @@ def draw_up(job: Job, winner: Candidate) -> Change:
     return _change_to(job, with_variables(before, after, winner, job.space.current))
 
 
-def with_proposal(job: Job, change: Change, found: WarmUp) -> Change:
+def with_proposal(job: Job, change: Change, warm_up: WarmUp) -> Change:
     """The same with a `model_warmup` as a comment, where that spares users something."""
-    after = {label: own.config_after for label, own in change.configs.items()}
+    after = {label: config.config_after for label, config in change.configs.items()}
     for label, text in after.items():
-        if job.served.models[label].name == found.model:
-            after[label] = propose(text, found)
+        if job.served.models[label].name == warm_up.model:
+            after[label] = propose(text, warm_up)
     return _change_to(job, after)
 
 

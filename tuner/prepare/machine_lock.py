@@ -38,9 +38,9 @@ POLL_S = 5.0
 class Neighbours:
     """Others that measure on this machine; each is noted once. Benches of a run are one."""
 
-    def __init__(self, mine: LockHolder, own: Path | None, note: Callable[[str], None]) -> None:
+    def __init__(self, mine: LockHolder, ours: Path | None, note: Callable[[str], None]) -> None:
         self._mine = mine
-        self._own = own
+        self._ours = ours
         self._note = note
         self._seen = set[LockHolder]()
         self._looked: float | None = None
@@ -51,7 +51,7 @@ class Neighbours:
         if self._looked is not None and now - self._looked < POLL_S:
             return
         self._looked = now
-        for other in others(self._own):
+        for other in others(self._ours):
             if (
                 other.run != self._mine.run
                 and other not in self._seen
@@ -76,8 +76,8 @@ def among_neighbours(
     models = tuple(str(directory.resolve()) for directory in _directories(job))
     cpus = tuple(sorted(os.sched_getaffinity(0)))
     mine = LockHolder(os.getpid(), what, run, models, job.spec.server.gpus, started, cpus)
-    with registered(mine) as own:
-        neighbours = Neighbours(mine, own, note)
+    with registered(mine) as ours:
+        neighbours = Neighbours(mine, ours, note)
         neighbours.look()
         yield neighbours
 
@@ -105,9 +105,9 @@ def only_one_on(job: Job, *, reading: bool = False) -> Iterator[None]:
 def _only_one_in(directory: Path, *, reading: bool) -> Iterator[None]:
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        held = lock(descriptor, shared=reading)
-        first = _first_on(directory, reading=reading) if held is not Lock.ACQUIRED else None
-        if held is Lock.BUSY or first is not None:
+        state = lock(descriptor, shared=reading)
+        first = _first_on(directory, reading=reading) if state is not Lock.ACQUIRED else None
+        if state is Lock.BUSY or first is not None:
             unknown = "another tune, of another machine or container"
             raise EnvironmentNotReadyError(
                 f"the model in {directory} is being measured by {first.text if first else unknown}",
@@ -178,15 +178,15 @@ def registered(mine: LockHolder) -> Iterator[Path | None]:
         yield path
 
 
-def others(own: Path | None) -> list[LockHolder]:
+def others(ours: Path | None) -> list[LockHolder]:
     """All that measure on this machine now, except the one whose file is ``own``."""
-    found: list[LockHolder] = []
+    holders: list[LockHolder] = []
     with suppress(OSError), _opened() as directory:
         for name in sorted(filter(_NAME.fullmatch, os.listdir(directory))):  # noqa: PTH208
-            if own is None or name != own.name:
+            if ours is None or name != ours.name:
                 with suppress(OSError, ValueError, RecursionError, UnreadableFileError):
-                    found += _alive(directory, name)
-    return found
+                    holders += _alive(directory, name)
+    return holders
 
 
 def registry() -> Path:

@@ -68,15 +68,15 @@ class Serving:
     def completed(self) -> str:
         """One sentence on what was completed; empty when nothing was."""
         models = self.job.served.models
-        found = (_completed(model, of_label(name, models)) for name, model in models.items())
-        return "; ".join(sentence for sentence in found if sentence)
+        texts = (_completed(model, of_label(name, models)) for name, model in models.items())
+        return "; ".join(sentence for sentence in texts if sentence)
 
 
 def _completed(model: ServedModel, whose: str) -> str:
     size = model.base.completed.max_batch_size
     named = {MAX_BATCH_SIZE: f"max_batch_size {size}"}
-    found = listed(named.get(name, name) for name in model.base.completions)
-    return found and f"the server completes the config{whose}: {found}"
+    names = listed(named.get(name, name) for name in model.base.completions)
+    return names and f"the server completes the config{whose}: {names}"
 
 
 @contextmanager
@@ -137,8 +137,8 @@ def _complete(job: Job, deployer: Deployer) -> Job:
         for label, model in job.served.models.items()
     }
     job = _over(bases, job, deployer)
-    found = {la: _find_overridden(job.served.models[la], job.space, deployer) for la in bases}
-    more = {la: bases[la].overridden | names for la, names in found.items() if names}
+    by_label = {la: _find_overridden(job.served.models[la], job.space, deployer) for la in bases}
+    more = {la: bases[la].overridden | names for la, names in by_label.items() if names}
     overridden = {la: replace(bases[la], overridden=names) for la, names in more.items()}
     return _over(overridden, job, deployer) if overridden else job
 
@@ -165,16 +165,16 @@ def _is_completed_in_nothing(model: ServedModel) -> bool:
 
 def _find_overridden(model: ServedModel, space: Space, deployer: Deployer) -> frozenset[str]:
     """Settings of the space that the server overrides: tried, with one load each."""
-    found = set()
+    fields = set()
     if model.base.completes:
         smaller, unbatched = _with_smaller_batches(model, space), _without_batcher(model, space)
         running = None if smaller is None else _try(deployer, smaller, model.name)
         if running is not None and running.max_batch_size == model.base.completed.max_batch_size:
-            found.add(MAX_BATCH_SIZE)
+            fields.add(MAX_BATCH_SIZE)
         running = None if unbatched is None else _try(deployer, unbatched, model.name)
         if running is not None and running.HasField(DYNAMIC_BATCHING):
-            found.add(DYNAMIC_BATCHING)
-    return frozenset(found)
+            fields.add(DYNAMIC_BATCHING)
+    return frozenset(fields)
 
 
 def _with_smaller_batches(model: ServedModel, space: Space) -> Candidate | None:

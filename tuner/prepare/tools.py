@@ -85,8 +85,8 @@ def find_programs(
     wanted = [Extra.RUN]
     if job.spec.search.strategy is StrategyName.MODEL_ANALYZER:
         wanted.append(Extra.MODEL_ANALYZER)
-    for told in filter(None, map(lacking, wanted)):
-        raise told
+    for error in filter(None, map(lacking, wanted)):
+        raise error
     room_note(job)
     server = job.spec.server.model_copy(update={"args": job.space.server_args})
     spec = job.spec.model_copy(update={"server": server})
@@ -115,8 +115,8 @@ def _load_program(job: Job, environment: Mapping[str, str]) -> Iterator[Installa
     if not job.has_perf_analyzer:
         yield Installation(Path(sys.executable), "none", Origin.PATH, environment)
         return
-    with binaries.perf_analyzer(job.spec.workload.perf_analyzer, environment) as found:
-        yield found
+    with binaries.perf_analyzer(job.spec.workload.perf_analyzer, environment) as program:
+        yield program
 
 
 def choose_generator(job: Job) -> GeneratorChoice:

@@ -39,17 +39,20 @@ def same_answers(
     if not expected:
         return Reason(ReasonKind.ANSWERS_NOT_COMPARED, causes=not_compared)
     within = (tolerance, by_output)
-    found = _differences(expected, given, *within)
-    if not found:
-        asked = sum(len(answers.alone) for answers in expected.values())
-        same: dict[str, Fact] = {"request_count": asked, "tolerance": tolerance}
+    differences = _differences(expected, given, *within)
+    if not differences:
+        count = sum(len(answers.alone) for answers in expected.values())
+        same: dict[str, Fact] = {"request_count": count, "tolerance": tolerance}
         if apart := _apart(expected, given):
             same["largest_differences"] = apart
         return Reason(ReasonKind.ANSWERS_SAME, facts=same, causes=not_compared)
-    own = _differences(expected, _answers(bench, current), *within)
-    if own:
-        return Reason(ReasonKind.ANSWERS_VARY, facts={"difference": own[0]})
-    changed: dict[str, Fact] = {"difference": found[0], "other_differences": len(found) - 1}
+    varying = _differences(expected, _answers(bench, current), *within)
+    if varying:
+        return Reason(ReasonKind.ANSWERS_VARY, facts={"difference": varying[0]})
+    changed: dict[str, Fact] = {
+        "difference": differences[0],
+        "other_differences": len(differences) - 1,
+    }
     return Reason(ReasonKind.ANSWERS_CHANGED, facts=changed)
 
 
@@ -69,12 +72,12 @@ def _differences(
 
 def _apart(expected: Mapping[str, ConfigAnswers], given: Mapping[str, ConfigAnswers]) -> str:
     """The outputs with floats that differ at all, each with how far it is off at the most."""
-    found = [
+    texts = [
         labelled(name, f"{output} {worst:.1g}", given)
         for name, answers in expected.items()
         for output, worst in largest_differences(answers, given[name]).items()
     ]
-    return ", ".join(found)
+    return ", ".join(texts)
 
 
 def _answers(bench: Bench, candidate: Candidate) -> Mapping[str, ConfigAnswers]:

@@ -49,7 +49,7 @@ class _Fit:
     freedom: int
 
 
-def compare(own: Side, other: Side, error: float, beside: Sequence[Side] = ()) -> Ratio:
+def compare(side: Side, other: Side, error: float, beside: Sequence[Side] = ()) -> Ratio:
     """The geometric mean of ``own`` over ``other``, as if others had taken as much beside both.
 
     Where others took much more of the machine beside one config of a round than beside another,
@@ -62,19 +62,19 @@ def compare(own: Side, other: Side, error: float, beside: Sequence[Side] = ()) -
     Raises:
         ValueError: They are of unequal length, or of fewer than two rounds.
     """
-    fit = _fit(own, other, beside)
+    fit = _fit(side, other, beside)
     if fit.error is None:
         return Ratio(math.exp(fit.mean), 0.0, math.inf)
     half = quantile(fit.freedom, error) * fit.error + SYSTEMATIC
     return Ratio(*(math.exp(fit.mean + by) for by in (0.0, -half, half)))
 
 
-def chance_of_gain(own: Side, other: Side) -> float | None:
+def chance_of_gain(side: Side, other: Side) -> float | None:
     """Probability that ``own`` is the better one, 0 to 1, by Student's t of the same comparison.
 
     None where the two cannot be compared. Every true ratio is taken to be as likely beforehand.
     """
-    fit = _fit(own, other)
+    fit = _fit(side, other)
     if fit.error is None:
         return None
     from scipy.special import stdtr  # without the weight of scipy.stats
@@ -82,8 +82,8 @@ def chance_of_gain(own: Side, other: Side) -> float | None:
     return float(stdtr(fit.freedom, fit.mean / max(fit.error, SYSTEMATIC / 2.0)))
 
 
-def _fit(own: Side, other: Side, beside: Sequence[Side] = ()) -> _Fit:
-    sides = (own, other, *beside)
+def _fit(first: Side, other: Side, beside: Sequence[Side] = ()) -> _Fit:
+    sides = (first, other, *beside)
     logs = np.log([side.values for side in sides])
     taken = np.array([side.taken_percent for side in sides])
     count, rounds = logs.shape

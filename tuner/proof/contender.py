@@ -151,11 +151,11 @@ class Contender:
             x for x in passed if len(x[0].probes) < MOST_LOADS or Bracket.of(x[0].probes).ceiling
         ]
         calm = [v for r, v in ended if not r.disturbed]
-        found = calm or [v for _, v in ended]
-        if found and not calm:
-            found.append(self.entrant.level)
+        levels = calm or [v for _, v in ended]
+        if levels and not calm:
+            levels.append(self.entrant.level)
         highest = max((v for _, v in passed), default=self.entrant.level)
-        return geometric_mean(found) if found else highest
+        return geometric_mean(levels) if levels else highest
 
     def readings(self, rules: ProofRules) -> list[float]:
         """One value a round, more is better: what the configs are compared by.
@@ -171,9 +171,9 @@ class Contender:
             return [r.sustained.measurement.throughput_infer_per_s for r in self.rounds]
         if metric is None:
             return [_served(r, v) for r, v in zip(self.rounds, self.levels(), strict=True)]
-        found = [value_of(metric, p.measurement) for p in self.points]
-        values = [v for v in found if v is not None and v > 0.0]
-        if len(values) < len(found):
+        read = [value_of(metric, p.measurement) for p in self.points]
+        values = [v for v in read if v is not None and v > 0.0]
+        if len(values) < len(read):
             raise TrialError(f"{metric.name} was not measured in every round")
         return [1.0 / v for v in values]
 
@@ -214,22 +214,22 @@ def measure_round(
 
     def one(measure: Callable[[float], Point]) -> Round:
         if at is not None:
-            held.append(measure(at))
+            measured_points.append(measure(at))
         if rules.plan.listed is not None:
             return Round((measure(contender.entrant.level),))
         expected, sendable = contender.expected_level(), measured.bench.sendable
         return _around(measure, expected, rules.plan.levels, sendable)
 
-    held: list[Point] = []
+    measured_points: list[Point] = []
     place = contender.candidate, role, number
     if rules.looks is None:
-        found = measured.on_fresh_server(*place, rules.seed + number, one)
+        round_ = measured.on_fresh_server(*place, rules.seed + number, one)
     else:
         seed = seeds.of_looks(rules.seed) + number
-        found = look_at(measured, *place, seed, rules.looks)
-    Contender(contender.entrant, [found]).readings(rules)  # raises where there is none
-    contender.rounds.append(found)
-    return held[-1] if held else found.sustained
+        round_ = look_at(measured, *place, seed, rules.looks)
+    Contender(contender.entrant, [round_]).readings(rules)  # raises where there is none
+    contender.rounds.append(round_)
+    return measured_points[-1] if measured_points else round_.sustained
 
 
 def look_at(
@@ -257,8 +257,8 @@ def _around(
         try:
             points.append(measure(level))
         except (ClientLimitError, LoadFailedError) as error:
-            own = level <= sendable.sent and any(p.passed for p in points)
-            if isinstance(error, ClientLimitError) and not own:
+            is_sendable = level <= sendable.sent and any(p.passed for p in points)
+            if isinstance(error, ClientLimitError) and not is_sendable:
                 level = above.lower(error, level)  # not the config's doing
                 if any(p.passed and p.level >= level for p in points):
                     break

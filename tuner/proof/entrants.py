@@ -124,13 +124,13 @@ def entrant_of(trial: Trial, rules: ProofRules) -> Entrant:
 
 
 def entrant_of_current(
-    own: Trial | None, current: Candidate, best: Entrant, rules: ProofRules, low: LowLoads
+    trial: Trial | None, current: Candidate, best: Entrant, rules: ProofRules, low: LowLoads
 ) -> Entrant:
     """The current config as the search knows it, whatever it met or missed there."""
-    if own is None or not (own.points or own.saturated):
+    if trial is None or not (trial.points or trial.saturated):
         return Entrant(current, best.level)
-    found = entrant_of(own, rules)
-    return replace(found, at_most=0.0) if current in low.missed else found
+    entrant = entrant_of(trial, rules)
+    return replace(entrant, at_most=0.0) if current in low.missed else entrant
 
 
 def looks_of(spec: Spec, plan: LoadPlan, entrants: Sequence[Entrant]) -> Looks | None:
@@ -178,18 +178,22 @@ def finalists_of(
     gain = 1.0 + float(spec.confirm.min_gain)
     others = [t for t in leaders(trials, spec.objective.goal, current) if t.candidate != current]
     if spec.objective.goal is Goal.MINIMIZE:
-        found = [t for t in others if _less(t, baseline, gain)]
+        chosen = [t for t in others if _less(t, baseline, gain)]
     else:
-        found = [t for t in others if _more(t, baseline, gain, near_miss)]
+        chosen = [t for t in others if _more(t, baseline, gain, near_miss)]
         lost = [t for t in near_misses(trials, near_miss) if t.candidate != current]
-        own = None if baseline is None else baseline.sustained_level
-        found += [t for t in lost if own is None or min(p.level for p in t.points) > own * gain]
+        baseline_level = None if baseline is None else baseline.sustained_level
+        chosen += [
+            t
+            for t in lost
+            if baseline_level is None or min(p.level for p in t.points) > baseline_level * gain
+        ]
     pruned = (t for t in trials if t.state is TrialState.PRUNED and t.candidate != current)
     best_other = others or sorted(
         (t for t in pruned if t.score is not None),
         key=lambda t: t.order(spec.objective.goal),
     )
-    return (found or best_other[:1])[: spec.confirm.finalists]
+    return (chosen or best_other[:1])[: spec.confirm.finalists]
 
 
 def _less(trial: Trial, baseline: Trial | None, gain: float) -> bool:
@@ -204,8 +208,12 @@ def _more(trial: Trial, baseline: Trial | None, gain: float, near_miss: float) -
     bar = None if baseline is None else baseline.score
     if baseline is None or bar is None or not bar.feasible:
         return True
-    own, reached = baseline.sustained_level, reached_level(trial, near_miss)
-    if own is not None and reached is not None and reached >= own * gain * _ROUNDED:
+    baseline_level, reached = baseline.sustained_level, reached_level(trial, near_miss)
+    if (
+        baseline_level is not None
+        and reached is not None
+        and reached >= baseline_level * gain * _ROUNDED
+    ):
         return True
     return trial.score is not None and trial.score.value > bar.value * gain
 
@@ -266,7 +274,7 @@ def at_low_loads(session: Session, trials: Sequence[Trial]) -> LowLoads:
 
     The best others are asked only where the current config misses an SLO: most share its cause.
     """
-    found, misses, reasons = list(trials), list[Candidate](), list[Reason]()
+    updated, misses, reasons = list(trials), list[Candidate](), list[Reason]()
     current = [t for t in trials if t.candidate == session.current and t.points]
     leading = leaders(trials, session.spec.objective.goal, session.current)
     others = [t for t in leading if t not in current]
@@ -283,7 +291,7 @@ def at_low_loads(session: Session, trials: Sequence[Trial]) -> LowLoads:
             session.events.note(sentence(reasons[-1]))
             assert trial.score is not None
             score = replace(trial.score, feasible=False, violation=1.0, best_point=None)
-            found[found.index(trial)] = replace(trial, state=TrialState.MEASURED, score=score)
+            updated[updated.index(trial)] = replace(trial, state=TrialState.MEASURED, score=score)
         elif trial in current:
             break
-    return LowLoads(found, misses, reasons)
+    return LowLoads(updated, misses, reasons)

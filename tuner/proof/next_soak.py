@@ -62,12 +62,12 @@ def lower_load(
 
 def higher_load(tried: Sequence[Soaked], rules: ProofRules) -> float | None:
     """Half way from the load that held to those that missed; None where that gains too little."""
-    missed = [s.level for s in tried if not s.held]
-    if not missed or not tried[-1].held or not rules.plan.searches_rates:
+    missed = [s.level for s in tried if not s.sustained]
+    if not missed or not tried[-1].sustained or not rules.plan.searches_rates:
         return None
-    held = tried[-1].level
-    level = rules.plan.levels.nearest(math.sqrt(held * min(missed)))
-    return level if level >= WORTH * held else None
+    sustained = tried[-1].level
+    level = rules.plan.levels.nearest(math.sqrt(sustained * min(missed)))
+    return level if level >= WORTH * sustained else None
 
 
 def surely_sustained(tried: Sequence[Soaked], rounds: Contender, rules: ProofRules) -> float:

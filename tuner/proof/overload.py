@@ -39,24 +39,24 @@ def probe_overload(session: Session, verdict: RunDecision) -> RunDecision:
         reasons.append(Reason(ReasonKind.WINNER_SUSTAINED_OVERLOAD, _CURRENT))
     if any(sustained.values()):
         session.events.phase("overloading")
-    found: dict[str, Overload] = {}
+    by_name: dict[str, Overload] = {}
     for name, side in sorted(sides.items(), key=lambda item: not _still_served(item[1])):
         if side is None or not sustained[name]:
             continue
         try:
-            found[name] = _probe(session, side, min(sustained[name]), slo)
+            by_name[name] = _probe(session, side, min(sustained[name]), slo)
         except TrialError as error:
             reasons.append(error.reason.of(name))
         else:
-            session.events.note(f"{name}: {found[name].sentence}")
-    overloads = Overloads(found.get(_CURRENT), found.get(_WINNER), tuple(reasons))
+            session.events.note(f"{name}: {by_name[name].sentence}")
+    overloads = Overloads(by_name.get(_CURRENT), by_name.get(_WINNER), tuple(reasons))
     return verdict.model_copy(update={"overload": overloads})
 
 
 def _sustained(side: ProvedConfig) -> list[float]:
     """Loads at which it met every SLO; the lowest is what it sustained every time, or for long."""
-    if side.held is not None:
-        return [side.held.level]
+    if side.sustained is not None:
+        return [side.sustained.level]
     return [p.level for p in side.rounds if p.passed]
 
 
@@ -64,7 +64,7 @@ def _still_served(side: ProvedConfig | None) -> bool:
     """Whether nothing was served since its soak: that server was fresh, and sustained its load."""
     return (
         side is not None
-        and side.held is not None
+        and side.sustained is not None
         and side.soak is not None
         and len(side.soak.tried) == 1
     )

@@ -116,8 +116,8 @@ class _Proof:
 
     def run(self) -> RunDecision:
         session, trials, plan = self._session, self._trials, self._rules.plan
-        own = next((t for t in trials if t.candidate == session.current), None)
-        baseline = ProvedConfig.of_trial(own)
+        current_trial = next((t for t in trials if t.candidate == session.current), None)
+        baseline = ProvedConfig.of_trial(current_trial)
         if baseline is not None and session.current in self._low.missed:  # it sustains no load
             baseline = replace(baseline, at_most_infer_per_s=None)
         failed = failures(session.current, trials)
@@ -128,14 +128,20 @@ class _Proof:
             return RunDecision.of(status, (*few, *reasons, *failed, *limits(trials)), baseline)
         refuse_without_alternative(session.current, trials)
         finalists = finalists_of(trials, session.spec, session.current, session.near_miss)
-        verdict = self._compare(own, finalists, baseline)
-        told = (*self._low.reasons, *verdict.why, *limits(finalists), *failed, *self._left_out)
+        verdict = self._compare(current_trial, finalists, baseline)
+        all_reasons = (
+            *self._low.reasons,
+            *verdict.why,
+            *limits(finalists),
+            *failed,
+            *self._left_out,
+        )
         if session.cores.fewer:
-            told = (*told, session.cores.shortage)
-        return verdict.model_copy(update={"why": told})
+            all_reasons = (*all_reasons, session.cores.shortage)
+        return verdict.model_copy(update={"why": all_reasons})
 
     def _compare(
-        self, own: Trial | None, finalists: Sequence[Trial], baseline: ProvedConfig | None
+        self, current_trial: Trial | None, finalists: Sequence[Trial], baseline: ProvedConfig | None
     ) -> RunDecision:
         session, rules = self._session, self._rules
         entrants = [entrant_of(t, rules) for t in finalists]
@@ -143,8 +149,12 @@ class _Proof:
             why_kept = (Reason(ReasonKind.NO_OTHER_MEETS),)
             return RunDecision.of(Status.KEPT, why_kept, baseline)
         nearest = nearest_of(self._trials, session.current, rules)
-        current = entrant_of_current(own, session.current, entrants[0], rules, self._low)
-        if own is not None and own.outcome is SloOutcome.MET and far_behind(nearest, current):
+        current = entrant_of_current(current_trial, session.current, entrants[0], rules, self._low)
+        if (
+            current_trial is not None
+            and current_trial.outcome is SloOutcome.MET
+            and far_behind(nearest, current)
+        ):
             name = self._name(nearest.candidate)
             none = none_near(name, nearest, current, rules)
             return none.model_copy(update={"baseline": baseline})
@@ -180,8 +190,8 @@ class _Proof:
         proved = (self._prove(race, winner, baseline) for winner in race.better)
         verdict = next((v for v in proved if v is not None), None)
         measured = (f for f in race.finalists if f.rounds or f.left)
-        shown = [why(race, f, rules).of(self._name(f.candidate)) for f in measured]
-        reasons = (*shown, *self._reasons)
+        reasons_ = [why(race, f, rules).of(self._name(f.candidate)) for f in measured]
+        reasons = (*reasons_, *self._reasons)
         if verdict is not None:
             return verdict.model_copy(update={"why": reasons})
         status = Status.KEPT if race.no_gain else Status.NOT_KNOWN
@@ -209,18 +219,18 @@ class _Proof:
         if winner.left is not None:
             return None
         level = first_level(winner, self._rules)
-        found = self._simplest(race, winner, level)
-        for candidate in dict.fromkeys((found.candidate, found.winner)):
-            if candidate != found.candidate:
-                undone = tuple(replace(change, kept=True) for change in found.undone)
-                found = Simplest(candidate, candidate, undone)
+        simplest = self._simplest(race, winner, level)
+        for candidate in dict.fromkeys((simplest.candidate, simplest.winner)):
+            if candidate != simplest.candidate:
+                undone = tuple(replace(change, kept=True) for change in simplest.undone)
+                simplest = Simplest(candidate, candidate, undone)
                 self._tell(candidate, Reason(ReasonKind.SIMPLER_FAILS))
             try:
                 self._ask(candidate, level)
-                soaked = self._soak(race, winner, found, level)
+                soaked = self._soak(race, winner, simplest, level)
                 proved = winner.proved(candidate, soaked)
                 beside = self._current_beside(race, winner, baseline, proved, level)
-                gain = self._gain(race, winner, found, proved, level, beside)
+                gain = self._gain(race, winner, simplest, proved, level, beside)
             except TrialError as error:
                 self._tell(candidate, error.reason)
                 continue
@@ -230,7 +240,7 @@ class _Proof:
                 baseline if beside is None or baseline is None else baseline.soaked(beside),
                 winner=proved,
                 gain=gain,
-                simplification=found.undone or None,
+                simplification=simplest.undone or None,
             )
         return None
 
@@ -283,31 +293,31 @@ class _Proof:
         candidate = left.candidate
         self._begin("soaking the winner", Ahead.SOAK)
         until = time.monotonic() + self._for_rounds_s
-        found = soak(
+        result = soak(
             self._measured,
             candidate,
             winner,
             level,
             self._rules,
-            self._soak_told,
+            self._note_soak,
             at_most=MOST_SOAKS if candidate == left.winner else 1,
             least=least_gain_level(race, winner, self._rules),
             is_late=lambda: time.monotonic() > until,
         )
-        if found.held is None:
-            if found.why_unknown is None:
-                lost = Reason(ReasonKind.SOAK_NOT_HELD, causes=found.failures)
+        if result.sustained is None:
+            if result.why_unknown is None:
+                lost = Reason(ReasonKind.SOAK_NOT_SUSTAINED, causes=result.failures)
                 raise failed(TrialError, lost)
-            unknown = Reason(ReasonKind.SOAK_UNKNOWN, causes=(found.why_unknown,))
+            unknown = Reason(ReasonKind.SOAK_UNKNOWN, causes=(result.why_unknown,))
             if not self._session.accept_unsoaked:
                 raise failed(TrialError, unknown)
             self._tell(candidate, unknown)
-        elif found.failures:
-            lowered = (*found.failures, found.held.reason)
+        elif result.failures:
+            lowered = (*result.failures, result.sustained.reason)
             self._tell(candidate, Reason(ReasonKind.SOAK_LOWERED, causes=lowered))
-        for trend in () if found.held is None else found.held.trends:
+        for trend in () if result.sustained is None else result.sustained.trends:
             self._tell(candidate, trend)
-        return found
+        return result
 
     def _current_beside(
         self,
@@ -332,25 +342,25 @@ class _Proof:
         if plan.listed is not None:
             load = min(listed for listed in plan.listed if listed >= load)
         self._session.events.phase("soaking the current config at the winner's load")
-        config, told = self._session.current, self._soak_told
-        found = soak(self._measured, config, current, load, self._rules, told, at_most=1)
-        if found.why_unknown is not None:
-            unknown = Reason(ReasonKind.CURRENT_SOAK_UNKNOWN, causes=(found.why_unknown,))
+        config, note = self._session.current, self._note_soak
+        result = soak(self._measured, config, current, load, self._rules, note, at_most=1)
+        if result.why_unknown is not None:
+            unknown = Reason(ReasonKind.CURRENT_SOAK_UNKNOWN, causes=(result.why_unknown,))
             raise failed(TrialError, unknown)
-        if found.held is None:
-            return found
-        enough = found.held.throughput_infer_per_s * self._enough
+        if result.sustained is None:
+            return result
+        enough = result.sustained.throughput_infer_per_s * self._enough
         if enough >= NEARLY * (proved.credited_infer_per_s or 0.0):
             raise failed(
-                TrialError, Reason(ReasonKind.NO_LASTING_GAIN, causes=(found.held.reason,))
+                TrialError, Reason(ReasonKind.NO_LASTING_GAIN, causes=(result.sustained.reason,))
             )
-        return found
+        return result
 
     def _gain(
         self,
         race: RoundsResult,
         winner: Contender,
-        found: Simplest,
+        simplest: Simplest,
         proved: ProvedConfig,
         level: float,
         beside: Soak | None,
@@ -369,7 +379,7 @@ class _Proof:
             gain = least_gain(proved.credited_level, current, self._rules)
         else:
             lowered, lost = lowered_share(proved, level), beside is not None and beside.lost
-            simplified = not all(change.kept for change in found.undone)
+            simplified = not all(change.kept for change in simplest.undone)
             gain = lowered_gain(gain, lowered, self._enough, simplified=simplified, lost=lost)
         if gain is None:
             return None
@@ -393,7 +403,7 @@ class _Proof:
     def _tell(self, candidate: Candidate, reason: Reason) -> None:
         self._reasons.append(reason.of(self._name(candidate)))
 
-    def _soak_told(self, text: str) -> None:
+    def _note_soak(self, text: str) -> None:
         self._session.events.note(f"soak: {text}")
 
     def _round_over(self, what: str, side: Contender) -> None:

@@ -119,17 +119,17 @@ def run_rounds(
         if now.outcome is SloOutcome.MISSED and not rules.plan.searches_rates:
             racing.sort(key=lambda f: -geometric_mean(f.readings(rules)))
             return RoundsResult(now, tuple(others), {}, tuple(racing))
-        found = {f.candidate: _ratio(f, now, racing, rules, look.error) for f in racing}
-        ratios |= found
+        current_ratios = {f.candidate: _ratio(f, now, racing, rules, look.error) for f in racing}
+        ratios |= current_ratios
         least = float(rules.confirm.min_gain)
-        answers = {candidate: answer(ratio, least) for candidate, ratio in found.items()}
+        answers = {candidate: answer(ratio, least) for candidate, ratio in current_ratios.items()}
         better = [f for f in racing if answers[f.candidate] is LookResult.BETTER]
-        better.sort(key=lambda f: -found[f.candidate].estimate)
+        better.sort(key=lambda f: -current_ratios[f.candidate].estimate)
         none_left = set(answers.values()) == {LookResult.NO_GAIN}
         if better or none_left or (look.last and (time_is_over or not rules.continued)):
             no_gain = none_left and not any(f.unmeasured for f in others)
             return RoundsResult(now, tuple(others), ratios, tuple(better), no_gain)
-        _leave(racing, found, answers, rules, look.error)
+        _leave(racing, current_ratios, answers, rules, look.error)
     return RoundsResult(now, tuple(others), ratios)
 
 
@@ -193,32 +193,32 @@ def _too_few(side: Contender) -> Reason:
 
 
 def _ratio(
-    own: Contender,
+    contender: Contender,
     other: Contender,
     racing: Sequence[Contender],
     rules: ProofRules,
     error: float,
 ) -> Ratio:
     """The ratio by the rounds that all had; a limit of the load generator leaves it open."""
-    one, two = own.side(rules), other.side(rules)
+    one, two = contender.side(rules), other.side(rules)
     if other.limited:  # what it may sustain beyond is not known
         one = replace(one, values=[min(pair) for pair in zip(one.values, two.values, strict=True)])
-    ratio = compare(one, two, error, [f.side(rules) for f in racing if f not in (own, other)])
-    return replace(ratio, high=math.inf) if own.limited else ratio
+    ratio = compare(one, two, error, [f.side(rules) for f in racing if f not in (contender, other)])
+    return replace(ratio, high=math.inf) if contender.limited else ratio
 
 
 def _leave(
     racing: Sequence[Contender],
-    found: Mapping[Candidate, Ratio],
+    ratios: Mapping[Candidate, Ratio],
     answers: Mapping[Candidate, LookResult],
     rules: ProofRules,
     error: float,
 ) -> None:
     """A finalist without a gain, or that another one surely beats, takes part in no more rounds."""
-    best = max(racing, key=lambda f: found[f.candidate].estimate)
+    best = max(racing, key=lambda f: ratios[f.candidate].estimate)
     for finalist in racing:
         if answers[finalist.candidate] is LookResult.NO_GAIN:
-            ratio = {"ratio": float(found[finalist.candidate].estimate)}
+            ratio = {"ratio": float(ratios[finalist.candidate].estimate)}
             finalist.left = Reason(ReasonKind.SMALLER_GAIN, facts=ratio)
         elif finalist is best or best.limited:
             continue

@@ -52,22 +52,22 @@ class _Undoing:
 
     def is_as_good(self, name: str, candidate: Candidate) -> bool:
         """Whether a simpler config sustains the load, and loses no more than it may."""
-        own = geometric_mean(self.winner.readings(self.rules))
+        score = geometric_mean(self.winner.readings(self.rules))
         value: float | None = None
         good = False
         try:
             simpler = Contender(self.winner.entrant, [self._measure(candidate)])
             value = simpler.readings(self.rules)[0]
-            enough = value >= (1.0 - MOST_LOSS) * own
+            enough = value >= (1.0 - MOST_LOSS) * score
             searched = self.rules.plan.searches_rates and not simpler.looked_at
             good = enough or searched
             if not simpler.looked_at:  # else the soak judges
                 good = good and simpler.outcome is SloOutcome.MET
-            value = own if searched and good else value
+            value = score if searched and good else value
         except TrialError:
             pass
         minimised = self.rules.objective.metric is not None
-        with_change = 1.0 / own if minimised else own
+        with_change = 1.0 / score if minimised else score
         without = None if value is None else 1.0 / value if minimised else value
         lost = None if without is None else without - with_change
         self.tried.append(ChangeUndone(name, with_change, without, lost, not good, MOST_LOSS))

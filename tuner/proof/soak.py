@@ -62,7 +62,7 @@ def soak(
     rounds: Contender,
     level: float,
     rules: ProofRules,
-    told: Callable[[str], None],
+    note: Callable[[str], None],
     *,
     at_most: int = MOST_SOAKS,
     least: float = 0.0,
@@ -87,11 +87,11 @@ def soak(
 
     def put(load: float, number: int) -> Soaked:
         point = _soak_once(measured, candidate, load, rules, remembers_s, number)
-        own_s = max(remembers_s, relaxation_s([point]))
-        late = measured_late_share(point.measurement, rules.slos, own_s)
+        point_s = max(remembers_s, relaxation_s([point]))
+        late = measured_late_share(point.measurement, rules.slos, point_s)
         excuse = _excuse(point, late, rules)
-        told((found := Soaked(point.measurement, point.slo, late, excuse)).sentence)
-        return found
+        note((soaked := Soaked(point.measurement, point.slo, late, excuse)).sentence)
+        return soaked
 
     windows = [p for r in rounds.rounds for p in r.points if p.passed or is_near(p)]
     remembers_s = relaxation_s(windows)
@@ -102,7 +102,7 @@ def soak(
             tried.append(put(lower, len(failed)))
         except ClientLimitError as error:
             behind.append(error.reason)
-            told(error.message)
+            note(error.message)
             failed.append(NoResult(lower, error.sent_per_s))
         else:
             point = tried[-1].point
@@ -118,9 +118,9 @@ def soak(
     if higher is not None:
         try:
             above = put(higher, len(failed) + 1)
-            tried.insert(len(tried) - (not above.held), above)
+            tried.insert(len(tried) - (not above.sustained), above)
         except TrialError as error:  # what held is credited
-            told(error.message)
+            note(error.message)
     return _credited(tried, behind, rounds, rules)
 
 
@@ -128,10 +128,10 @@ def _credited(
     tried: Sequence[Soaked], behind: Sequence[Reason], rounds: Contender, rules: ProofRules
 ) -> Soak:
     headroom = 0.0
-    if tried and tried[-1].held and rules.plan.searches_rates:
-        held = tried[-1].level
-        sure = min(held, surely_sustained(tried, rounds, rules))
-        headroom = 1.0 - sure / held * (1.0 - float(rules.confirm.headroom))
+    if tried and tried[-1].sustained and rules.plan.searches_rates:
+        sustained = tried[-1].level
+        sure = min(sustained, surely_sustained(tried, rounds, rules))
+        headroom = 1.0 - sure / sustained * (1.0 - float(rules.confirm.headroom))
     return Soak(tuple(tried), unknown_by(tried, behind), tuple(behind), headroom)
 
 
@@ -177,8 +177,8 @@ def _excuse(point: Point, late: LateShare | None, rules: ProofRules) -> str:
     if point.outcome is not SloOutcome.MISSED or saturated(point):
         return ""
     allowed = max((1.0 - share for share in tail_shares(rules.slos)), default=0.0)
-    shown = min(point.measurement.duration_s / max(float(rules.confirm.soak), 1e-9), 1.0)
-    if late is not None and shown * late.share > FAR_BEYOND * allowed:
+    part = min(point.measurement.duration_s / max(float(rules.confirm.soak), 1e-9), 1.0)
+    if late is not None and part * late.share > FAR_BEYOND * allowed:
         return ""
     return " ".join(point.measurement.disturbance_texts).rstrip(".")
 
@@ -197,7 +197,7 @@ def least_gain_level(race: RoundsResult, winner: Contender, rules: ProofRules) -
 
 def lowered_share(proved: ProvedConfig, level: float) -> float:
     """The share of the first soak's load ``level`` that held; 1 without a soak."""
-    return 1.0 if proved.held is None else proved.held.level / level
+    return 1.0 if proved.sustained is None else proved.sustained.level / level
 
 
 def surely_less(

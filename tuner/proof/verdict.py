@@ -25,13 +25,13 @@ from tuner.space.candidate import Candidate
 from tuner.spec.slo import Goal
 
 
-def gain_of(race: RoundsResult, own: Contender, rules: ProofRules) -> Gain | None:
+def gain_of(race: RoundsResult, contender: Contender, rules: ProofRules) -> Gain | None:
     """What the rounds showed; None where they compared nothing, or could not tell."""
-    ratio = race.ratios.get(own.candidate)
+    ratio = race.ratios.get(contender.candidate)
     if ratio is None or not ratio.low:
         return None
-    common = len(own.rounds)
-    means = [geometric_mean(side.readings(rules)[:common]) for side in (own, race.current)]
+    common = len(contender.rounds)
+    means = [geometric_mean(side.readings(rules)[:common]) for side in (contender, race.current)]
     best, now = (1.0 / m for m in means) if rules.objective.goal is Goal.MINIMIZE else means
     endless = math.isinf(ratio.high)
     return Gain(
@@ -39,7 +39,7 @@ def gain_of(race: RoundsResult, own: Contender, rules: ProofRules) -> Gain | Non
         confidence=CONFIDENCE,
         compared=_compared(rules),
         means=Means(best=best, current=now),
-        rounds=Rounds(best=len(own.rounds), current=len(race.current.rounds)),
+        rounds=Rounds(best=len(contender.rounds), current=len(race.current.rounds)),
         at_least=endless,
     )
 
@@ -185,11 +185,11 @@ def too_few(trials: Sequence[Trial]) -> list[Reason]:
 
 def limits(trials: Sequence[Trial]) -> list[Reason]:
     """What ended the measuring of the best trials where that was not the config itself."""
-    found: list[Reason] = []
+    unique: list[Reason] = []
     for trial in trials:
-        if trial.limit is not None and trial.limit not in found:
-            found.append(trial.limit)
-    return [Reason(ReasonKind.NOT_TO_CAPACITY, causes=(limit,)) for limit in found[-1:]]
+        if trial.limit is not None and trial.limit not in unique:
+            unique.append(trial.limit)
+    return [Reason(ReasonKind.NOT_TO_CAPACITY, causes=(limit,)) for limit in unique[-1:]]
 
 
 def nearest_miss(trials: Sequence[Trial], plan: LoadPlan) -> Reason:

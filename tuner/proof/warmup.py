@@ -25,15 +25,15 @@ def probe_warm_up(session: Session, verdict: RunDecision) -> RunDecision:
         return verdict
     models = session.job.served.models
     texts = {
-        models[label].name: own.config_after
-        for label, own in draw_up(session.job, side.candidate).configs.items()
+        models[label].name: config.config_after
+        for label, config in draw_up(session.job, side.candidate).configs.items()
         if not is_ensemble(models[label].base.file)  # its steps would have to be warmed up
     }
     try:
-        found = session.bench.warm_up(side.candidate, texts)
+        warm_up = session.bench.warm_up(side.candidate, texts)
     except TrialError as error:
         session.events.note(f"no model_warmup was tried: {error.message}")
         return verdict
-    if found is not None:
-        session.events.note(found.sentence)
-    return verdict.model_copy(update={"warm_up": found})
+    if warm_up is not None:
+        session.events.note(warm_up.sentence)
+    return verdict.model_copy(update={"warm_up": warm_up})

@@ -50,13 +50,13 @@ def bottleneck_of(point: Point, manifest: Manifest) -> Bottleneck | None:
         return None
     stream = point.limiting_stream
     times = times_of(point, manifest, stream or next(iter(manifest.streams)))
-    whole_us = sum(time.total_us for time in times)
-    if not whole_us:
+    total_us = sum(time.total_us for time in times)
+    if not total_us:
         return None
     most = max(times, key=lambda time: time.total_us)
     load = point.measurement.load
     queue_share = most.queue_us / most.total_us
-    return Bottleneck(stream, most.model, most.total_us / whole_us, queue_share, times, load)
+    return Bottleneck(stream, most.model, most.total_us / total_us, queue_share, times, load)
 
 
 def times_of(point: Point, manifest: Manifest, stream: str) -> tuple[ModelTime, ...]:
@@ -68,9 +68,9 @@ def times_of(point: Point, manifest: Manifest, stream: str) -> tuple[ModelTime, 
     members = [label for label in _members(manifest, top) if label in counted]
     others = {
         label
-        for name, asked in manifest.streams.items()
+        for name, model in manifest.streams.items()
         if name != stream
-        for label in _members(manifest, asked)
+        for label in _members(manifest, model)
     }
     queues, totals = {}, {}
     for label in members:
@@ -78,28 +78,28 @@ def times_of(point: Point, manifest: Manifest, stream: str) -> tuple[ModelTime, 
         times = _times(counted, label, top, others)
         queues[label] = server.queue_us * times
         totals[label] = (server.queue_us + server.compute_us) * times
-    found = []
+    result = []
     for label in members:
         parts = manifest.models[label].parts
-        own_us = max(0.0, totals[label] - sum(totals.get(part, 0.0) for part in parts))
-        queue_us = min(queues[label], own_us)
-        found.append(ModelTime(label, queue_us, own_us - queue_us))
-    return tuple(found)
+        model_us = max(0.0, totals[label] - sum(totals.get(part, 0.0) for part in parts))
+        queue_us = min(queues[label], model_us)
+        result.append(ModelTime(label, queue_us, model_us - queue_us))
+    return tuple(result)
 
 
 def _members(manifest: Manifest, top: str) -> list[str]:
     """The model and all it is made of or calls, in the order in which they are loaded."""
-    found, waiting = {top}, [top]
+    members, waiting = {top}, [top]
     for label in waiting:  # grows
-        new = set(manifest.models[label].parts) - found
-        found |= new
+        new = set(manifest.models[label].parts) - members
+        members |= new
         waiting += new
-    return [label for label in manifest.models if label in found]
+    return [label for label in manifest.models if label in members]
 
 
 def _times(
     counted: Mapping[str, ServerStatistics], label: str, top: str, others: Collection[str]
 ) -> float:
     """How often a request of the model ``top`` asks a model; once where others ask it too."""
-    asked = counted[top].success_count if top in counted else 0
-    return 1.0 if label in others or not asked else counted[label].success_count / asked
+    requests = counted[top].success_count if top in counted else 0
+    return 1.0 if label in others or not requests else counted[label].success_count / requests

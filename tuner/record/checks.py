@@ -50,17 +50,17 @@ _SERVER = ("mode", "image", "args", "environment", "gpus")
 
 def question_of(spec: Spec) -> dict[str, str]:
     """What the config was measured under: a hash for each part of the spec; files by content."""
-    whole = spec.plain("python")
-    workload = {k: v for k, v in whole["workload"].items() if k != "perf_analyzer"}
+    plain = spec.plain("python")
+    workload = {k: v for k, v in plain["workload"].items() if k != "perf_analyzer"}
     parts: dict[str, Any] = {
         "workload": workload,
         "slo": [str(slo) for slo in spec.slos],
         "objective": str(spec.objective),
-        "server": {name: whole["server"][name] for name in _SERVER},
+        "server": {name: plain["server"][name] for name in _SERVER},
     }
     if check := given_check(spec.server.environment):  # the values themselves are hidden
         parts["server"] |= {"environment_check": check}
-    if mix := mix_in(whole):
+    if mix := mix_in(plain):
         parts["mix"] = mix
     return {name: _hash(part) for name, part in parts.items()}
 
@@ -227,7 +227,7 @@ def credited_level(results: Path, now: Manifest) -> float | None:
 def credited_config(results: Path, now: Manifest) -> ProvedConfig | None:
     """By the newest run that asked the same on this machine and credited the config in place."""
     in_place = {served.sha256 for served in now.models.values()}
-    asked = (now.fingerprint, now.identity.question)
+    wanted = (now.fingerprint, now.identity.question)
 
     def credited(store: RunStore) -> ProvedConfig | None:
         then, result = store.manifest(), store.result()
@@ -237,7 +237,7 @@ def credited_config(results: Path, now: Manifest) -> ProvedConfig | None:
         if result.written is not None:
             there = {written.sha256_after for written in result.written.files} <= in_place
             config = result.winner
-        there = there and (then.fingerprint, then.identity.question) == asked
+        there = there and (then.fingerprint, then.identity.question) == wanted
         return config if there and config and config.soak else None
 
     return find_newest(results, now.name, credited)
@@ -261,7 +261,7 @@ class HistoryRow(ResultPart):
     config_sha256: str
 
 
-class Shown(ResultPart):
+class CheckFigures(ResultPart):
     """What a check's rounds and its soak showed; by default, nothing."""
 
     rounds: Count = 0
@@ -275,12 +275,12 @@ class Shown(ResultPart):
     shapes: list[ShapeFacts] = Field(
         [],
         description="where requests have several, those of the round with the highest p99",
-        exclude_if=lambda found: not found,
+        exclude_if=lambda value: not value,
     )
     responses: list[ResponseFacts] = Field(
         [],
         description="of decoupled models, those of the round with the highest p99",
-        exclude_if=lambda found: not found,
+        exclude_if=lambda value: not value,
     )
     ratio: Ratio | None = Field(
         None, description="now over the accepted result, above 1 is better; null: not compared"
@@ -289,7 +289,7 @@ class Shown(ResultPart):
     credited: Soak | None = Field(None, description="of the load it is credited with; null: none")
 
 
-class CheckFacts(Shown):
+class CheckFacts(CheckFigures):
     """What `tune check` found. Readers ignore keys they do not know."""
 
     schema_version: Literal[1]

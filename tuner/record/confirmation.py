@@ -99,7 +99,7 @@ class Soaked(Facts):
         return self.measurement.sustained_infer_per_s
 
     @property
-    def held(self) -> bool:
+    def sustained(self) -> bool:
         return self.point.passed
 
     @property
@@ -114,7 +114,7 @@ class Soaked(Facts):
         facts: dict[str, Fact] = {
             "load": str(measurement.load),
             "duration_s": measurement.duration_s,
-            "shown": self.shown,
+            "shown": self.summary,
         }
         return Reason(ReasonKind.SOAKED, facts=facts)
 
@@ -124,17 +124,17 @@ class Soaked(Facts):
         return sentence(self.reason)
 
     @property
-    def shown(self) -> str:
+    def summary(self) -> str:
         """What came of it: `0.6 % late (at most 0.9 %), p99 31 ms`."""
-        found = [] if self.late is None else [self.late.text]
+        parts = [] if self.late is None else [self.late.text]
         stream = self.point.limiting_stream
         p99_ms = digits(self.point.limiting.p99_latency_us / 1e3)
-        found.append(f"p99{f' of {stream}' if stream else ''} {p99_ms} ms")
+        parts.append(f"p99{f' of {stream}' if stream else ''} {p99_ms} ms")
         missed = [_missed(s) for s in self.slo if s.verdict.outcome is SloOutcome.MISSED]
         if self.point.outcome is SloOutcome.TOO_FEW:
             missed = [f"{too_few_text(self.slo)} for a verdict"]
         excused = [f"not judged: {self.excuse}"] if self.excuse else []
-        return "; ".join([", ".join(found), *missed, *excused])
+        return "; ".join([", ".join(parts), *missed, *excused])
 
 
 @dataclass(frozen=True)
@@ -165,9 +165,9 @@ class Soak(Facts):
         return tuple(map(sentence, self.behind))
 
     @property
-    def held(self) -> Soaked | None:
+    def sustained(self) -> Soaked | None:
         """The soak that was sustained, or None."""
-        return self.tried[-1] if self.tried and self.tried[-1].held else None
+        return self.tried[-1] if self.tried and self.tried[-1].sustained else None
 
     @property
     def lost(self) -> bool:
@@ -175,33 +175,35 @@ class Soak(Facts):
 
         Too few answers for a verdict are a ``why_unknown``.
         """
-        return self.held is None and self.why_unknown is None
+        return self.sustained is None and self.why_unknown is None
 
     @property
     def credited_per_s(self) -> float | None:
         """Inferences per second that the config is credited with; None where no load held."""
-        held = self.held
-        return None if held is None else (1.0 - self.headroom) * held.throughput_infer_per_s
+        sustained = self.sustained
+        return (
+            None if sustained is None else (1.0 - self.headroom) * sustained.throughput_infer_per_s
+        )
 
     @property
     def credited_level(self) -> float | None:
         """The same as a load: requests per second, or clients."""
-        return None if self.held is None else (1.0 - self.headroom) * self.held.level
+        return None if self.sustained is None else (1.0 - self.headroom) * self.sustained.level
 
     @property
     def failures(self) -> tuple[Reason, ...]:
         """About each load that did not hold, or of which that is not known."""
-        return (*(s.reason for s in self.tried if not s.held), *self.behind)
+        return (*(s.reason for s in self.tried if not s.sustained), *self.behind)
 
     @property
     def sentences(self) -> tuple[str, ...]:
         """Everything that the soaks showed, and last what held."""
-        shown, held = [s.sentence for s in self.tried], list[str]()
-        if self.held is not None:
-            held.append(shown.pop())
+        lost, sustained = [s.sentence for s in self.tried], list[str]()
+        if self.sustained is not None:
+            sustained.append(lost.pop())
             if self.headroom and self.credited_per_s is not None:
-                held[0] += f"; credited with {digits(self.credited_per_s, 4)}/s"
-        return (*shown, *self.limited, *held, *([self.reason] if self.reason else []))
+                sustained[0] += f"; credited with {digits(self.credited_per_s, 4)}/s"
+        return (*lost, *self.limited, *sustained, *([self.reason] if self.reason else []))
 
 
 def unknown_by(tried: Sequence[Soaked], behind: Sequence[Reason]) -> Reason | None:
@@ -255,9 +257,9 @@ def _trends(measurement: Measurement) -> Iterator[Reason]:
         if trend is None:
             continue
         least = max(_MEMORY_GROWTH_BYTES, _MEMORY_GROWTH * trend.used_bytes)
-        whole = trend.growth_bytes > max(least, SURE * trend.growth_error_bytes)
+        grows = trend.growth_bytes > max(least, SURE * trend.growth_error_bytes)
         pace = max(trend.growth_bytes / 4.0, trend.late_growth_error_bytes)
-        if whole and trend.late_growth_bytes > pace:
+        if grows and trend.late_growth_bytes > pace:
             facts = {
                 "whose": whose,
                 "growth_bytes": trend.growth_bytes,

@@ -33,7 +33,7 @@ _MEANINGS = {
     r"one request at a time takes [^,]*(: misses|: more than)": ReasonKind.LONE_REQUEST_MISSES,
     r"missed an SLO on a disturbed machine": ReasonKind.DISTURBED_MISS,
     r"(does not last|not sustained in the soak): (?!.*(what lasts|could not keep up))": (
-        ReasonKind.SOAK_NOT_HELD
+        ReasonKind.SOAK_NOT_SUSTAINED
     ),
     r"what lasts is no gain": ReasonKind.NO_LASTING_GAIN,
     r"\(server\.load_timeout\)": ReasonKind.LOAD_TIMEOUT,
@@ -44,14 +44,14 @@ _MEANINGS = {
 def reason_of_sentence(sentence: str) -> Reason:
     """The sentence as it was, with what it is known to mean as its causes."""
     for words, kind in _OF_CONFIG.items():
-        if found := re.fullmatch(rf"(?:(.*?): )?({words})", sentence, re.DOTALL):
-            return Reason(kind, found[1] or "", {"sentence": found[2]})
-    if found := _LEFT_OUT.search(sentence):
-        return Reason(ReasonKind.LEFT_OUT, facts={"sentence": sentence, "what": found[1]})
+        if match := re.fullmatch(rf"(?:(.*?): )?({words})", sentence, re.DOTALL):
+            return Reason(kind, match[1] or "", {"sentence": match[2]})
+    if match := _LEFT_OUT.search(sentence):
+        return Reason(ReasonKind.LEFT_OUT, facts={"sentence": sentence, "what": match[1]})
     meant = []
     for words, kind in _MEANINGS.items():
-        if found := re.search(words, sentence):
-            facts = {name: text for name, text in found.groupdict().items() if text is not None}
+        if match := re.search(words, sentence):
+            facts = {name: text for name, text in match.groupdict().items() if text is not None}
             meant.append(Reason(kind, facts=facts))
     facts = {"sentence": sentence, "words": sentence}
     return Reason(ReasonKind.TEXT, facts=facts, causes=tuple(meant))
@@ -91,11 +91,11 @@ def with_data(value: Any) -> Any:
     for key, beside, kind in _ALONE:
         if beside not in value or f"{key}_data" in value:
             continue
-        found = value.get(key)
-        if isinstance(found, str):
-            made[f"{key}_data"] = _as_it_was(found, kind) if found else None
-        elif isinstance(found, (list, tuple)) and all(isinstance(text, str) for text in found):
-            made[f"{key}_data"] = [_as_it_was(text, kind) for text in found]
+        stored = value.get(key)
+        if isinstance(stored, str):
+            made[f"{key}_data"] = _as_it_was(stored, kind) if stored else None
+        elif isinstance(stored, (list, tuple)) and all(isinstance(text, str) for text in stored):
+            made[f"{key}_data"] = [_as_it_was(text, kind) for text in stored]
     return made
 
 

@@ -55,11 +55,13 @@ class Identity:
         mine = {**self.question, **self.machine, **self.programs}
         theirs = {**other.question, **other.machine, **other.programs}
         common = [name for name in mine if name in theirs and name != besides]
-        found = [(name, mine[name], theirs[name]) for name in common if mine[name] != theirs[name]]
+        differing = [
+            (name, mine[name], theirs[name]) for name in common if mine[name] != theirs[name]
+        ]
         known = bool(self.fingerprint and other.fingerprint)
-        if known and not found and self.fingerprint != other.fingerprint:
-            found.append(("fingerprint", self.fingerprint, other.fingerprint))
-        return found
+        if known and not differing and self.fingerprint != other.fingerprint:
+            differing.append(("fingerprint", self.fingerprint, other.fingerprint))
+        return differing
 
 
 def machine_of(host: Mapping[str, Any], gpus: Sequence[Mapping[str, Any]]) -> dict[str, str]:
@@ -83,8 +85,8 @@ def programs_of(versions: Mapping[str, str]) -> dict[str, str]:
 def question_in(spec: Mapping[str, Any]) -> dict[str, Any]:
     """What a spec asks; where a program lies does not matter, its version does."""
     places = ("binary", "perf_analyzer", "space", "tls", "headers_from_env")
-    whole = {**spec, "mix": mix_in(spec)}
-    parts = {name: whole.get(name) for name in _QUESTION}
+    full = {**spec, "mix": mix_in(spec)}
+    parts = {name: full.get(name) for name in _QUESTION}
     return {
         name: {k: v for k, v in part.items() if k not in places} if isinstance(part, dict) else part
         for name, part in parts.items()
@@ -260,11 +262,11 @@ class Manifest(Facts):
         for name in _SECTIONS:
             if not isinstance(manifest.spec.get(name, {}), Mapping):
                 raise TypeError(f"spec.{name} is {manifest.spec[name]!r}, not a mapping")
-        asked = {
+        loaded = {
             *manifest.streams.values(),
             *(p for c in manifest.models.values() for p in c.parts),
         }
-        if not manifest.streams or not asked <= manifest.models.keys():
+        if not manifest.streams or not loaded <= manifest.models.keys():
             raise ValueError("a model that gets requests is not served")
         for config in manifest.models.values():
             if config.encoding not in ENCODINGS:
@@ -336,7 +338,7 @@ class Manifest(Facts):
         names = [n for n in {**facts[0], **facts[1]} if facts[0].get(n) != facts[1].get(n)]
         wrong += [f"{n}: {facts[0].get(n)} then, {facts[1].get(n)} now" for n in names]
         now_in = now.load_files
-        files = [n for n, held in self.load_files.items() if now_in.get(n, held) != held]
+        files = [n for n, stored in self.load_files.items() if now_in.get(n, stored) != stored]
         wrong += [f"{n}: its file holds something else now" for n in files]
         refuse_changes(f"run {self.run_id}", wrong, edited, advice)
 

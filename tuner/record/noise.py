@@ -12,7 +12,7 @@ from tuner.score.capacity import Bracket
 from tuner.score.point import Point
 
 
-def count_of_whole_rounds(stored: Sequence[Repeat]) -> int:
+def count_of_full_rounds(stored: Sequence[Repeat]) -> int:
     """How many rows, from the first, belong to rounds that were over.
 
     The sides of a round are compared because they were measured one after the other, so a round

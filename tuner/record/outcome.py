@@ -44,9 +44,9 @@ def result_of(
         goal = Objective.parse(manifest.objective).goal
         best = best_other(trials, manifest.current, goal)
     sides = {"baseline": verdict.baseline, "winner": winner, "best": best}
-    shown = {name: _with_manifest(side, manifest) for name, side in sides.items()}
+    completed = {name: _with_manifest(side, manifest) for name, side in sides.items()}
     return Result(
-        **{**dict(verdict), **shown},
+        **{**dict(verdict), **completed},
         schema_version=1,
         run_id=manifest.run_id,
         model=manifest.name,
@@ -74,6 +74,6 @@ def result_of(
 def _with_manifest(config: ProvedConfig | None, manifest: Manifest) -> ProvedConfig | None:
     if config is None:
         return None
-    shown = config.rounds[-1] if config.held is None else config.held.point
+    point = config.rounds[-1] if config.sustained is None else config.sustained.point
     shapes = with_batches(config.shapes, config.judged, manifest)
-    return replace(config, bottleneck=bottleneck_of(shown, manifest), shapes=shapes)
+    return replace(config, bottleneck=bottleneck_of(point, manifest), shapes=shapes)

@@ -68,11 +68,11 @@ class ProvedConfig(Facts):
     p99_latency_us: float | None
     slo: tuple[SloResult, ...]
     streams: Annotated[
-        dict[str, StreamFacts], Field(default_factory=dict, exclude_if=lambda found: not found)
+        dict[str, StreamFacts], Field(default_factory=dict, exclude_if=lambda value: not value)
     ] = field(default_factory=dict)
-    shapes: Annotated[tuple[ShapeFacts, ...], Field(exclude_if=lambda found: not found)] = ()
-    sequences_at_once: Annotated[float | None, Field(exclude_if=lambda found: found is None)] = None
-    bottleneck: Annotated[Bottleneck | None, Field(exclude_if=lambda found: not found)] = None
+    shapes: Annotated[tuple[ShapeFacts, ...], Field(exclude_if=lambda value: not value)] = ()
+    sequences_at_once: Annotated[float | None, Field(exclude_if=lambda value: value is None)] = None
+    bottleneck: Annotated[Bottleneck | None, Field(exclude_if=lambda value: not value)] = None
 
     @classmethod
     def of(
@@ -86,11 +86,13 @@ class ProvedConfig(Facts):
         from_search: bool = False,
     ) -> ProvedConfig:
         """The record of what was measured; all figures follow from it."""
-        held = None if soak is None else soak.held
-        points = (*rounds, *([held.point] if held else []))
+        sustained = None if soak is None else soak.sustained
+        points = (*rounds, *([sustained.point] if sustained else []))
         met = [p.measurement.sustained_infer_per_s for p in rounds if p.passed]
-        credited = min(met, default=None) if soak is None or held is None else soak.credited_per_s
-        found = cls(
+        credited = (
+            min(met, default=None) if soak is None or sustained is None else soak.credited_per_s
+        )
+        proved = cls(
             candidate=candidate,
             rounds=tuple(rounds),
             from_search=from_search,
@@ -102,11 +104,13 @@ class ProvedConfig(Facts):
             p90_latency_us=max(p.measurement.p90_latency_us for p in points),
             p95_latency_us=max(p.measurement.p95_latency_us for p in points),
             p99_latency_us=max(p.measurement.p99_latency_us for p in points),
-            slo=tuple(min(own, key=severity) for own in zip(*(p.slo for p in points), strict=True)),
+            slo=tuple(
+                min(results, key=severity) for results in zip(*(p.slo for p in points), strict=True)
+            ),
             streams={name: _stream(name, points) for name in points[-1].measurement.streams},
         )
-        at_once = None if credited is None else found.judged.measurement.sequences_at_once
-        return replace(found, shapes=shapes_of(found.judged), sequences_at_once=at_once)
+        at_once = None if credited is None else proved.judged.measurement.sequences_at_once
+        return replace(proved, shapes=shapes_of(proved.judged), sequences_at_once=at_once)
 
     @classmethod
     def of_trial(cls, trial: Trial | None) -> ProvedConfig | None:
@@ -120,7 +124,7 @@ class ProvedConfig(Facts):
             for p in trial.points
             if p.served_per_s is not None and p.outcome is SloOutcome.MISSED
         ]
-        found = cls.of(
+        proved = cls.of(
             trial.candidate,
             [lowest if best is None else trial.points[best]],
             at_most_infer_per_s=min(missed, default=None),
@@ -128,22 +132,22 @@ class ProvedConfig(Facts):
             from_search=True,
         )
         if trial.score.feasible:
-            return found
+            return proved
         # a lone request missed
-        return replace(found, credited_infer_per_s=None, at_least=False, sequences_at_once=None)
+        return replace(proved, credited_infer_per_s=None, at_least=False, sequences_at_once=None)
 
     def soaked(self, beside: Soak) -> ProvedConfig:
         """The same once it was put under one long load: what it missed is more than it sustains."""
-        found = ProvedConfig.of(
+        proved = ProvedConfig.of(
             self.candidate, self.rounds, soak=beside, from_search=self.from_search
         )
         if not beside.lost:
-            return found
+            return proved
         missed = min(s.throughput_infer_per_s for s in beside.tried)
         least = (
             missed if self.at_most_infer_per_s is None else min(missed, self.at_most_infer_per_s)
         )
-        none = replace(found, credited_infer_per_s=None, sequences_at_once=None, at_least=False)
+        none = replace(proved, credited_infer_per_s=None, sequences_at_once=None, at_least=False)
         return replace(none, at_most_infer_per_s=least)
 
     @property
@@ -151,13 +155,13 @@ class ProvedConfig(Facts):
         """Whether it met the SLOs at some load, by its rounds and its soak."""
         if self.credited_infer_per_s is not None:
             return SloOutcome.MET
-        found = outcome_of_rounds([p.outcome for p in self.rounds])
-        return SloOutcome.MISSED if found is SloOutcome.MET else found
+        outcome_ = outcome_of_rounds([p.outcome for p in self.rounds])
+        return SloOutcome.MISSED if outcome_ is SloOutcome.MET else outcome_
 
     @property
-    def held(self) -> Soaked | None:
+    def sustained(self) -> Soaked | None:
         """The long load that it sustained."""
-        return None if self.soak is None else self.soak.held
+        return None if self.soak is None else self.soak.sustained
 
     @property
     def credited_level(self) -> float:
@@ -175,8 +179,8 @@ class ProvedConfig(Facts):
         That is the one with the least throughput of those that met every SLO, or of all if none
         did.
         """
-        if self.held is not None:
-            return self.held.point
+        if self.sustained is not None:
+            return self.sustained.point
         met = [p for p in self.rounds if p.passed] or self.rounds
         return min(met, key=lambda p: p.measurement.throughput_infer_per_s)
 
@@ -189,11 +193,11 @@ def best_other(trials: Sequence[Trial], current: Candidate, goal: Goal) -> Prove
 
 
 def _stream(name: str, points: Sequence[Point]) -> StreamFacts:
-    own = [m for p in points if (m := p.measurement.of(name)) is not None]
+    measured = [m for p in points if (m := p.measurement.of(name)) is not None]
     used = [slo_utilisation([r for r in p.slo if r.stream == name]) for p in points]
     return StreamFacts(
-        throughput_infer_per_s=min(m.throughput_infer_per_s for m in own),
-        p50_latency_us=max(m.p50_latency_us for m in own),
-        p99_latency_us=max(m.p99_latency_us for m in own),
+        throughput_infer_per_s=min(m.throughput_infer_per_s for m in measured),
+        p50_latency_us=max(m.p50_latency_us for m in measured),
+        p99_latency_us=max(m.p99_latency_us for m in measured),
         slo_utilisation=max((share for share in used if share is not None), default=None),
     )

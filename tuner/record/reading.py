@@ -73,8 +73,8 @@ def read_rows(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
         UnreadableFileError: A line is not a JSON object.
     """
     content = read_bytes(path) or b""
-    whole = content[: content.rfind(b"\n") + 1]
-    for number, line in enumerate(whole.split(b"\n"), 1):
+    complete = content[: content.rfind(b"\n") + 1]
+    for number, line in enumerate(complete.split(b"\n"), 1):
         if line.strip():
             place = f"{path}:{number}"
             yield place, _parsed(line, place, dict)
@@ -127,9 +127,9 @@ def _mistake(error: ValidationError) -> str:
         return f"{place!r} is missing"
     if first["type"] in ("value_error", "assertion_error"):
         return f"{place}: {reason_of(first)}" if place else reason_of(first)
-    shown = repr(first["input"])
-    shown = shown if len(shown) < 60 else f"{shown[:57]}..."
-    return f"{place or 'the value'} cannot be {shown}"
+    value = repr(first["input"])
+    value = value if len(value) < 60 else f"{value[:57]}..."
+    return f"{place or 'the value'} cannot be {value}"
 
 
 def _parsed(content: bytes, place: str, kind: type[_T]) -> _T:

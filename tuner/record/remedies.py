@@ -21,7 +21,7 @@ def _lone_request(reason: Reason) -> str:
     return "relax that SLO, or lower max_queue_delay_microseconds" if delayed else _FASTER
 
 
-def _not_held(reason: Reason) -> str:
+def _not_sustained(reason: Reason) -> str:
     """A load that was not sent says nothing about lower ones."""
     if any(cause.kind is ReasonKind.CLIENT_BEHIND for cause in reason.causes):
         return ""
@@ -42,7 +42,7 @@ REMEDIES: Mapping[ReasonKind, str | Callable[[Reason], str]] = {
     ReasonKind.LONE_REQUEST_ALWAYS_MISSES: _FASTER,
     ReasonKind.DISTURBED_MISS: "keep other work off this machine, or take a longer soak "
     "(confirm.soak)",
-    ReasonKind.SOAK_NOT_HELD: _not_held,
+    ReasonKind.SOAK_NOT_SUSTAINED: _not_sustained,
     ReasonKind.MEMORY_GROWS: "look for what the model keeps of its requests, or see with a longer "
     "soak (confirm.soak) where its memory levels off",
     ReasonKind.LATENCY_GROWS: "see with a longer soak (confirm.soak) where latency levels off",
@@ -66,5 +66,5 @@ def remedies(reasons: Iterable[Reason]) -> list[str]:
 
 
 def _advice(reason: Reason) -> str:
-    found = REMEDIES[reason.kind]
-    return found if isinstance(found, str) else found(reason)
+    remedy = REMEDIES[reason.kind]
+    return remedy if isinstance(remedy, str) else remedy(reason)

@@ -30,16 +30,16 @@ class ResponseFacts:
 def responses_of(measured: Measurement) -> tuple[ResponseFacts, ...]:
     """Those of each stream whose model is decoupled."""
     return tuple(
-        _facts(stream, own, own.responses)
-        for stream, own in (measured.streams or {"": measured}).items()
-        if own.responses is not None
+        _facts(stream, stream_measured, stream_measured.responses)
+        for stream, stream_measured in (measured.streams or {"": measured}).items()
+        if stream_measured.responses is not None
     )
 
 
-def _facts(stream: str, own: Measurement, figures: ResponseFigures) -> ResponseFacts:
-    until = Until.FIRST if own.p99_latency_us == figures.p99_first_response_us else Until.LAST
+def _facts(stream: str, measured: Measurement, figures: ResponseFigures) -> ResponseFacts:
+    until = Until.FIRST if measured.p99_latency_us == figures.p99_first_response_us else Until.LAST
     lost, again = (
-        own.failures[reason].count if reason in own.failures else 0
+        measured.failures[reason].count if reason in measured.failures else 0
         for reason in (FailureReason.INCOMPLETE, FailureReason.DOUBLED)
     )
     return ResponseFacts(stream, figures, until.value, lost, again)

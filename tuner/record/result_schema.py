@@ -345,7 +345,7 @@ def published(part: type[ResultPart], title: str) -> dict[str, Any]:
     """
     schema = part.model_json_schema(by_alias=True, mode="serialization")
     for kind in schema["$defs"].values():
-        made = {n for n, own in kind.get("properties", {}).items() if own.get("readOnly")}
+        made = {n for n, info in kind.get("properties", {}).items() if info.get("readOnly")}
         if required := kind.get("required"):
             kind["required"] = [name for name in required if name not in made]
     return {

@@ -54,29 +54,31 @@ def shapes_of(point: Point) -> tuple[ShapeFacts, ...]:
     """Those of one measurement; empty where all requests have one shape."""
     measured = point.measurement
     return tuple(
-        _facts(stream, shape, point, whole, own)
-        for stream, whole in (measured.streams or {"": measured}).items()
-        for shape, own in whole.shapes.items()
+        _facts(stream, shape, point, total, of_shape)
+        for stream, total in (measured.streams or {"": measured}).items()
+        for shape, of_shape in total.shapes.items()
     )
 
 
 def _facts(
-    stream: str, shape: str, point: Point, whole: Measurement, own: Measurement
+    stream: str, shape: str, point: Point, total: Measurement, of_shape: Measurement
 ) -> ShapeFacts:
     bounds = (Slo(parse_metric(r.metric), r.bound) for r in point.slo if r.stream == stream)
-    rates = [m.due_per_s or m.sent_per_s or 0.0 for m in (own, whole)]
+    rates = [m.due_per_s or m.sent_per_s or 0.0 for m in (of_shape, total)]
     return ShapeFacts(
         shape=shape,
         stream=stream,
         share=rates[0] / rates[1] if rates[1] else 0.0,
-        throughput_infer_per_s=own.throughput_infer_per_s,
-        goodput_infer_per_s=own.in_time_infer_per_s,
-        p50_latency_us=own.p50_latency_us,
-        p90_latency_us=own.p90_latency_us,
-        p95_latency_us=own.p95_latency_us,
-        p99_latency_us=own.p99_latency_us,
+        throughput_infer_per_s=of_shape.throughput_infer_per_s,
+        goodput_infer_per_s=of_shape.in_time_infer_per_s,
+        p50_latency_us=of_shape.p50_latency_us,
+        p90_latency_us=of_shape.p90_latency_us,
+        p95_latency_us=of_shape.p95_latency_us,
+        p99_latency_us=of_shape.p99_latency_us,
         slo=tuple(
-            judge(slo, own, lasting=False) for slo in bounds if slo.metric.scope is Scope.STREAM
+            judge(slo, of_shape, lasting=False)
+            for slo in bounds
+            if slo.metric.scope is Scope.STREAM
         ),
     )
 
@@ -86,15 +88,16 @@ def with_batches(
 ) -> tuple[ShapeFacts, ...]:
     """Adds what each shape was batched with, by what one measurement shows."""
     return tuple(
-        replace(own, batched_with=_batched_with(own, shapes, point, manifest)) for own in shapes
+        replace(facts, batched_with=_batched_with(facts, shapes, point, manifest))
+        for facts in shapes
     )
 
 
 def _batched_with(
-    own: ShapeFacts, shapes: Sequence[ShapeFacts], point: Point, manifest: Manifest
+    facts: ShapeFacts, shapes: Sequence[ShapeFacts], point: Point, manifest: Manifest
 ) -> tuple[str, ...] | None:
-    stream = own.stream or next(iter(manifest.streams))
-    label, measured = manifest.streams[stream], point.measurement.of(own.stream)
+    stream = facts.stream or next(iter(manifest.streams))
+    label, measured = manifest.streams[stream], point.measurement.of(facts.stream)
     config, server = manifest.models[label], point.measurement.models.get(label)
     if measured is None or server is None or not server.batch_stats or config.is_ensemble:
         return None  # of an ensemble the steps form batches, of tensors of their own
@@ -105,5 +108,5 @@ def _batched_with(
     served = parse(config.completed or config.text, config.path)
     unlike = [t for t in served.input if -1 in t.dims and (recorded or t.name in mixed)]
     apart = any(not t.allow_ragged_batch for t in unlike)
-    every = tuple(other.shape for other in shapes if other.stream == own.stream)
-    return (own.shape,) if apart else every
+    every = tuple(other.shape for other in shapes if other.stream == facts.stream)
+    return (facts.shape,) if apart else every

@@ -47,7 +47,7 @@ from tuner.writing import (
     write_text,
 )
 
-_Found = TypeVar("_Found")
+_Value = TypeVar("_Value")
 
 MANIFEST = "manifest.json"
 TRIALS = "trials.jsonl"
@@ -176,7 +176,7 @@ class RunStore:
         """
         return read_result(self.directory / RESULT)
 
-    def whole_result(self) -> Result | None:
+    def full_result(self) -> Result | None:
         """The same for a run that goes on; None too where a power cut has torn the file."""
         try:
             read_json(self.directory / RESULT, dict)
@@ -212,19 +212,19 @@ class RunStore:
 
 
 def find_newest(
-    results: Path, name: str, read: Callable[[RunStore], _Found | None]
-) -> _Found | None:
+    results: Path, name: str, read: Callable[[RunStore], _Value | None]
+) -> _Value | None:
     """What ``read`` finds in the newest run of a name; those that it cannot read are passed over.
 
     It may get runs of other names that contain this one, and checks.
     """
     for directory in sorted(results.glob(f"*-{escape(name)}-*"), reverse=True):
         try:
-            found = read(RunStore.open(directory))
+            value = read(RunStore.open(directory))
         except (TunerError, OSError, LookupError, TypeError, ValueError):
             continue
-        if found is not None:
-            return found
+        if value is not None:
+            return value
     return None
 
 
@@ -246,8 +246,8 @@ def _end_of_lines(file: BinaryIO) -> int:
     while end:
         start = max(end - _BLOCK_BYTES, 0)
         file.seek(start)
-        if (found := file.read(end - start).rfind(b"\n")) >= 0:
-            return start + found + 1
+        if (offset := file.read(end - start).rfind(b"\n")) >= 0:
+            return start + offset + 1
         end = start
     return 0
 

@@ -38,11 +38,11 @@ class Latency:
 
 def latency_slos(data: ReportData) -> dict[Latency, list[SloResult]]:
     """SLOs by the latency they bound; ``p99_latency`` with none if no SLO is on a latency."""
-    found: dict[Latency, list[SloResult]] = {}
+    by_latency: dict[Latency, list[SloResult]] = {}
     for row in data.slo:
         if METRICS[row.worst.metric].is_latency:
-            found.setdefault(Latency(row.worst.metric, row.worst.stream), []).append(row.worst)
-    return found or {Latency("p99_latency"): []}
+            by_latency.setdefault(Latency(row.worst.metric, row.worst.stream), []).append(row.worst)
+    return by_latency or {Latency("p99_latency"): []}
 
 
 def pareto(places: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:
@@ -59,8 +59,8 @@ def incumbent(data: ReportData) -> tuple[tuple[int, float], ...]:
     """(trial number, best feasible score so far) for every scored trial from the first feasible."""
     better, steps = max if data.maximizes else min, list[tuple[int, float]]()
     for trial in data.scored:
-        own = [trial.score.value] if trial.score and trial.score.feasible else []
-        known = [score for _, score in steps[-1:]] + own
+        scored = [trial.score.value] if trial.score and trial.score.feasible else []
+        known = [score for _, score in steps[-1:]] + scored
         steps += [(trial.number, better(known))] if known else []
     return tuple(steps)
 
@@ -88,7 +88,7 @@ def importance(data: ReportData) -> tuple[Importance, ...]:
     if len(data.scored) < FEWEST_TRIALS:
         return ()
     scores = [t.score.value for t in data.scored if t.score]
-    found = []
+    shares = []
     for knob in varied_knobs(data):
         levels = _levels([t.candidate.values.get(knob) for t in data.scored])
         groups: dict[Hashable, list[float]] = {}
@@ -96,8 +96,8 @@ def importance(data: ReportData) -> tuple[Importance, ...]:
             groups.setdefault(level, []).append(score)
         share = _effect([*groups.values()])
         if share is not None:
-            found.append(Importance(knob, share, len(groups)))
-    return tuple(sorted(found, key=lambda i: (-i.share, i.knob)))
+            shares.append(Importance(knob, share, len(groups)))
+    return tuple(sorted(shares, key=lambda i: (-i.share, i.knob)))
 
 
 def varied_knobs(data: ReportData) -> tuple[Knob, ...]:

@@ -51,32 +51,32 @@ def by_load(data: ReportData) -> list[LoadConfig]:
     At all of the load it is the proved config. Below it, the one that takes the least memory, and
     of those that take as much the one with the least p99 latency.
     """
-    proved = data.shown_config
+    proved = data.reported_config
     answered = data.status in (Status.IMPROVED, Status.KEPT)
     if not answered or proved is None or (top := _proved_point(data)) is None:
         return []
-    found = []
+    configs = []
     for share in SHARES:
         level = share * top.level
         if share == 1.0:
-            own = data.trial_of(proved)
-            memory = None if own is None else _memory_bytes(own)
-            found.append(LoadConfig(share, level, proved.candidate, top, memory))
+            trial = data.trial_of(proved)
+            memory = None if trial is None else _memory_bytes(trial)
+            configs.append(LoadConfig(share, level, proved.candidate, top, memory))
             continue
         able = [c for t in data.trials if (c := _able(t, share, level)) is not None]
         if able:
             least = min((c.memory_bytes or 0 for c in able), default=0)
             light = [c for c in able if (c.memory_bytes or 0) <= least * (1.0 + _ALIKE)]
-            found.append(min(light, key=lambda c: c.point.measurement.p99_latency_us))
-    return found
+            configs.append(min(light, key=lambda c: c.point.measurement.p99_latency_us))
+    return configs
 
 
 def _proved_point(data: ReportData) -> Point | None:
-    proved = data.shown_config
+    proved = data.reported_config
     if proved is None:
         return None
-    if proved.held is not None:
-        return proved.held.point
+    if proved.sustained is not None:
+        return proved.sustained.point
     passed = [p for p in proved.rounds if p.passed]
     return min(passed, key=lambda p: p.level, default=None)
 
@@ -92,26 +92,26 @@ def _able(trial: Trial, share: float, level: float) -> LoadConfig | None:
 
 def _memory_bytes(trial: Trial) -> int | None:
     gpus = [memory.taken_bytes for name, memory in trial.memory.items() if is_of_gpu(name)]
-    own = trial.memory.get(MACHINE)
-    return max(gpus) if gpus else None if own is None else own.taken_bytes
+    machine = trial.memory.get(MACHINE)
+    return max(gpus) if gpus else None if machine is None else machine.taken_bytes
 
 
 def table(data: ReportData) -> Table | None:
     """A row for each part of the load; nothing where one config is the best for all."""
-    found = by_load(data)
-    if len({own.candidate.key for own in found}) < 2:
+    configs = by_load(data)
+    if len({config.candidate.key for config in configs}) < 2:
         return None
     heads = ("load", "config", "measured at", "p99 latency", "memory")
-    return Table(heads, tuple(_rows(data, found)), "The best config for a part of the load")
+    return Table(heads, tuple(_rows(data, configs)), "The best config for a part of the load")
 
 
-def _rows(data: ReportData, found: list[LoadConfig]) -> Iterator[tuple[str, ...]]:
-    for own in found:
-        memory = NOTHING if own.memory_bytes is None else bytes_text(own.memory_bytes)
-        measured = own.point.measurement
+def _rows(data: ReportData, configs: list[LoadConfig]) -> Iterator[tuple[str, ...]]:
+    for config in configs:
+        memory = NOTHING if config.memory_bytes is None else bytes_text(config.memory_bytes)
+        measured = config.point.measurement
         yield (
-            f"{own.share:.0%}",
-            sentence.change_text(data, own.candidate),
+            f"{config.share:.0%}",
+            sentence.change_text(data, config.candidate),
             load_text(measured.load),
             latency_text(measured.p99_latency_us),
             memory,

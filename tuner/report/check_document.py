@@ -70,15 +70,15 @@ def render_check(directory: Path) -> list[Path]:
 
 def document(check: CheckFacts) -> Document:
     """The whole report; a new section is one more block."""
-    own = ended_check(check)
-    rounds = filled(ended.slo_table(own), _comparison(check))
+    facts = ended_check(check)
+    rounds = filled(ended.slo_table(facts), _comparison(check))
     rest = (
-        *ended.request_tables(own),
+        *ended.request_tables(facts),
         trend_chart(check) or trend(check),
         Fold("rounds", "Round by round", rounds),
         Fold("environment", "Environment", (_environment(check),)),
     )
-    return ended.document(own, (*map(Sentence, check.reasons), _tiles(check)), rest)
+    return ended.document(facts, (*map(Sentence, check.reasons), _tiles(check)), rest)
 
 
 def ended_check(check: CheckFacts) -> Ended:
@@ -94,7 +94,7 @@ def ended_check(check: CheckFacts) -> Ended:
         tone=tone,
         headline=headline,
         facts=(count_text(check.rounds, "round"), check.machine),
-        slo=tuple(SloRow(own.worst, tuple(own.values)) for own in check.slo),
+        slo=tuple(SloRow(row.worst, tuple(row.values)) for row in check.slo),
         requests=(RequestsOf("", check.shapes, check.responses),),
         steps=next_steps(check),
         load=check.load,
@@ -103,19 +103,19 @@ def ended_check(check: CheckFacts) -> Ended:
 
 def _tiles(check: CheckFacts) -> Tiles:
     """What was compared, and how much of each SLO is used up."""
-    found = []
+    tiles = []
     if (mean := mean_of(check.values)) is not None:
         rounds = count_text(check.rounds, "round")
         value = metric_text(check.compared, mean)
-        found.append(Tile(check.compared.replace("_", " "), value, f"mean of {rounds}"))
+        tiles.append(Tile(check.compared.replace("_", " "), value, f"mean of {rounds}"))
     if (ratio := check.ratio) is not None:
         change, low, high = (f"{r - 1.0:+.1%}" for r in (ratio.estimate, ratio.low, ratio.high))
         interval = f"{check.confidence:.0%} interval {low} to {high}"
         note = f"{interval}; a loss above {check.fail:.0%} fails"
         tone, _ = HEADLINES[check.status]
-        found.append(Tile("against the accepted result", change, note, tone))
+        tiles.append(Tile("against the accepted result", change, note, tone))
     slos = [slo_tile(s.worst) for s in check.slo if s.worst.metric]
-    return Tiles((*found, *slos))
+    return Tiles((*tiles, *slos))
 
 
 def _comparison(check: CheckFacts) -> Table | None:
@@ -194,14 +194,14 @@ def open_metrics(check: CheckFacts) -> str:
     """Gauges alone, without times: the node exporter, which reads no OpenMetrics, reads these."""
     from prometheus_client import CollectorRegistry, Gauge, generate_latest
 
-    registry, own = CollectorRegistry(), {"model": check.model, "spec": check.spec_path}
+    registry, common = CollectorRegistry(), {"model": check.model, "spec": check.spec_path}
 
-    def gauge(name: str, told: str, *values: tuple[dict[str, str], float | None]) -> None:
-        labels = [*own, *(values[0][0] if values else ())]
-        family = Gauge(f"tune_check_{name}", told, labels, registry=registry)
+    def gauge(name: str, help_text: str, *values: tuple[dict[str, str], float | None]) -> None:
+        labels = [*common, *(values[0][0] if values else ())]
+        family = Gauge(f"tune_check_{name}", help_text, labels, registry=registry)
         for more, value in values:
             if value is not None:
-                family.labels(**own, **more).set(value)
+                family.labels(**common, **more).set(value)
 
     started = datetime.fromisoformat(check.checked_at).timestamp()
     ended = [({"status": s.value}, float(s is check.status)) for s in CheckStatus]

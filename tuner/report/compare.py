@@ -72,7 +72,7 @@ def compared(a: Path, b: Path) -> RunComparison:
     runs = [load(path) for path in (a, b)]
     reasons = tuple(_differences(runs[0].manifest, runs[1].manifest))
     values = [_values(run) for run in runs]
-    sides = [_side(run, found) for run, found in zip(runs, values, strict=True)]
+    sides = [_side(run, value) for run, value in zip(runs, values, strict=True)]
     ratio = None if reasons else _ratio(runs[0].objective, values[0], values[1])
     return RunComparison(sides[0], sides[1], ratio, reasons)
 
@@ -116,21 +116,21 @@ def _answer(comparison: RunComparison) -> str:
 
 
 def _fields(config: ProvedConfig | None) -> dict[str, str]:
-    found = config.candidate if config else Candidate()
-    return {found.title(k): value_text(k, v) for k, v in found.values.items()}
+    candidate = config.candidate if config else Candidate()
+    return {candidate.title(k): value_text(k, v) for k, v in candidate.values.items()}
 
 
 def _latencies(config: ProvedConfig | None) -> dict[str, str]:
     """The worst p99 latency, and that of each stream if there are several."""
     streams = config.streams if config else {}
-    found = {"": config.p99_latency_us if config else None}
-    found |= {f"{name}: ": own.p99_latency_us for name, own in streams.items()}
-    return {f"{n}p99 latency, worst": metric_text("p99_latency", v) for n, v in found.items()}
+    by_stream = {"": config.p99_latency_us if config else None}
+    by_stream |= {f"{name}: ": stream.p99_latency_us for name, stream in streams.items()}
+    return {f"{n}p99 latency, worst": metric_text("p99_latency", v) for n, v in by_stream.items()}
 
 
 def _bottleneck(config: ProvedConfig | None) -> dict[str, str]:
-    found = config.bottleneck if config else None
-    return {} if found is None else {"bottleneck": bottleneck_text(found)}
+    bottleneck = config.bottleneck if config else None
+    return {} if bottleneck is None else {"bottleneck": bottleneck_text(bottleneck)}
 
 
 def _side(data: ReportData, values: Sequence[float]) -> RunSide:
@@ -172,19 +172,19 @@ def _ratio(objective: Objective, a: Sequence[float], b: Sequence[float]) -> Rati
 
 def _differences(a: Manifest, b: Manifest) -> list[str]:
     one, other = a.identity, b.identity
-    found = []
+    texts = []
     for name, mine, theirs in one.differences(other, besides="tune"):
         if name in a.load_files:
-            found.append(f"{name}: its file holds something else")
+            texts.append(f"{name}: its file holds something else")
         elif name in one.question:
-            found.append(f"another {name} in the spec")
+            texts.append(f"another {name} in the spec")
         elif name in one.programs:
-            found.append(f"another {name}: {mine}; {theirs}")
+            texts.append(f"another {name}: {mine}; {theirs}")
         elif name in one.machine:
-            found.append(f"another machine: {machine_text(a)}; {machine_text(b)}")
+            texts.append(f"another machine: {machine_text(a)}; {machine_text(b)}")
         else:
-            found.append("another machine, by its fingerprint")
-    return list(dict.fromkeys(found))
+            texts.append("another machine, by its fingerprint")
+    return list(dict.fromkeys(texts))
 
 
 def _value_text(side: RunSide) -> str:

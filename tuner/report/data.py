@@ -68,7 +68,7 @@ class ReportData:
     @cached_property
     def slo(self) -> tuple[SloRow, ...]:
         """A row for each SLO of the config that the verdict is about, failures first."""
-        return _slo_rows(self.shown_config)
+        return _slo_rows(self.reported_config)
 
     @property
     def run_id(self) -> str:
@@ -88,7 +88,7 @@ class ReportData:
         return self.objective.goal is Goal.MAXIMIZE_GOODPUT
 
     @property
-    def shown_config(self) -> ProvedConfig | None:
+    def reported_config(self) -> ProvedConfig | None:
         """The config the verdict is about: the one served from now on.
 
         Where none meets the SLOs, that which misses by least.
@@ -105,7 +105,7 @@ class ReportData:
             return "best other config"
         if self.best is not None and self.best.credited_infer_per_s is not None:
             return "best config"
-        return "nearest config" if self.shown_config is self.best else "nearest other config"
+        return "nearest config" if self.reported_config is self.best else "nearest other config"
 
     @property
     def measured_count(self) -> int:
@@ -123,8 +123,10 @@ class ReportData:
 
     def trial_of(self, config: ProvedConfig) -> Trial | None:
         """Its trial in the search, the measured one first; ``None`` if it was in none."""
-        own = [t for t in self.trials if t.candidate.key == config.candidate.key and t.points]
-        return min(own, key=lambda t: (t.state is not TrialState.MEASURED, t.number), default=None)
+        measured = [t for t in self.trials if t.candidate.key == config.candidate.key and t.points]
+        return min(
+            measured, key=lambda t: (t.state is not TrialState.MEASURED, t.number), default=None
+        )
 
 
 def load(directory: Path) -> ReportData:
@@ -146,14 +148,14 @@ def load(directory: Path) -> ReportData:
 
 def _assemble(store: RunStore) -> ReportData:
     manifest, trials = store.manifest(), tuple(store.trials())
-    repeats, found = tuple(store.confirmation()), store.result()
+    repeats, stored = tuple(store.confirmation()), store.result()
     rejected = tuple(store.rejected())
-    result = found or _interrupted(manifest, trials, rejected)
+    result = stored or _interrupted(manifest, trials, rejected)
     return ReportData(
         directory=store.directory,
         manifest=manifest,
         result=result,
-        finished=found is not None,
+        finished=stored is not None,
         trials=trials,
         repeats=repeats,
         rejected=rejected,
@@ -168,11 +170,11 @@ def _interrupted(
     """What is known of a run without a result; its seconds are those that its trials recorded."""
     names = TrialTime.__dataclass_fields__
     time = {name: sum(getattr(t.time, name) for t in trials) for name in names}
-    own = next((t for t in trials if t.candidate == manifest.current), None)
+    current = next((t for t in trials if t.candidate == manifest.current), None)
     why = (Reason.of_text("the run left no result"),)
     return result_of(
         manifest=manifest,
-        verdict=RunDecision.of(Status.INTERRUPTED, why, ProvedConfig.of_trial(own)),
+        verdict=RunDecision.of(Status.INTERRUPTED, why, ProvedConfig.of_trial(current)),
         trials=trials,
         rejected=rejected,
         time={**time, "wall_s": sum(time.values())},
@@ -190,10 +192,12 @@ def _slo_rows(config: ProvedConfig | None) -> tuple[SloRow, ...]:
     """One row per SLO: failures first, then what could not be judged, then by rising margin."""
     if config is None:
         return ()
-    rows, held = [], config.held
+    rows, sustained = [], config.sustained
     for index, worst in enumerate(config.slo):
         values = tuple(point.slo[index].value for point in config.rounds)
-        rows.append(SloRow(worst, values, None if held is None else held.point.slo[index]))
+        rows.append(
+            SloRow(worst, values, None if sustained is None else sustained.point.slo[index])
+        )
     return tuple(sorted(rows, key=lambda row: severity(row.worst)))
 
 

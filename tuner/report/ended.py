@@ -17,11 +17,11 @@ from tuner.report.blocks import Block, Document, Steps, Table, Tone, filled
 from tuner.report.quantities import (
     NOTHING,
     VERDICTS,
-    found_text,
     latency_text,
     margin_text,
     metric_text,
     rate_text,
+    result_text,
     seconds_text,
     share_text,
     verdict_text,
@@ -110,8 +110,7 @@ def suite(
     ``facts`` and the p99 latency of each of the ``shapes`` become properties.
     """
     p99_us = {
-        f"p99_latency_us {of_stream(own.stream, own.shape)}": f"{own.p99_latency_us:.0f}"
-        for own in shapes
+        f"p99_latency_us {of_stream(s.stream, s.shape)}": f"{s.p99_latency_us:.0f}" for s in shapes
     }
     facts = {"run_id": ended.run_id, "status": ended.status, **facts, **p99_us}
     cases = [*(junit.slo_case(ended.name, row.worst) for row in ended.slo), case]
@@ -139,33 +138,33 @@ def _slo_cells(row: SloRow, again: bool, soaked: bool) -> tuple[str, ...]:
     worst, soak = row.worst, row.soak
     each = ", ".join(metric_text(worst.metric, value) for value in row.values)
     return (
-        *(verdict_word(worst), worst.expression, found_text(worst), margin_text(worst)),
+        *(verdict_word(worst), worst.expression, result_text(worst), margin_text(worst)),
         *([each] if again else []),
-        *([NOTHING if soak is None else found_text(soak)] if soaked else []),
+        *([NOTHING if soak is None else result_text(soak)] if soaked else []),
     )
 
 
 def request_tables(ended: Ended) -> Iterator[Table | None]:
     """What requests of each shape got, and the responses of decoupled models."""
-    yield _shapes([(of.config, own) for of in ended.requests for own in of.shapes])
-    yield _responses([(of.config, own) for of in ended.requests for own in of.responses])
+    yield _shapes([(of.config, each) for of in ended.requests for each in of.shapes])
+    yield _responses([(of.config, each) for of in ended.requests for each in of.responses])
 
 
-def _shapes(found: Sequence[tuple[str, ShapeFacts]]) -> Table | None:
+def _shapes(facts: Sequence[tuple[str, ShapeFacts]]) -> Table | None:
     """A row for each shape of each named config, equal shapes one below the other."""
-    known = any(own.batched_with is not None for _, own in found)
+    known = any(shape.batched_with is not None for _, shape in facts)
     columns = [
         {
-            "shape": of_stream(own.stream, own.shape),
+            "shape": of_stream(shape.stream, shape.shape),
             **({"config": name} if name else {}),
-            "share": share_text(own.share),
-            "goodput": rate_text(own.goodput_infer_per_s),
-            "p50": latency_text(own.p50_latency_us),
-            "p99": latency_text(own.p99_latency_us),
-            "SLOs by itself": _unmet(own.slo),
-            **({"batched with": _batched_with(own)} if known else {}),
+            "share": share_text(shape.share),
+            "goodput": rate_text(shape.goodput_infer_per_s),
+            "p50": latency_text(shape.p50_latency_us),
+            "p99": latency_text(shape.p99_latency_us),
+            "SLOs by itself": _unmet(shape.slo),
+            **({"batched with": _batched_with(shape)} if known else {}),
         }
-        for name, own in found
+        for name, shape in facts
     ]
     if not columns:
         return None
@@ -175,8 +174,8 @@ def _shapes(found: Sequence[tuple[str, ShapeFacts]]) -> Table | None:
     return Table(tuple(rows[0]), tuple(tuple(row.values()) for row in rows), caption)
 
 
-def _batched_with(own: ShapeFacts) -> str:
-    return NOTHING if own.batched_with is None else " and ".join(own.batched_with) or "nothing"
+def _batched_with(shape: ShapeFacts) -> str:
+    return NOTHING if shape.batched_with is None else " and ".join(shape.batched_with) or "nothing"
 
 
 def _unmet(results: Sequence[SloResult]) -> str:
@@ -184,28 +183,28 @@ def _unmet(results: Sequence[SloResult]) -> str:
     return "; ".join(f"{r.expression} {verdict_text(r)}" for r in missed) or "all met"
 
 
-def _responses(found: Sequence[tuple[str, ResponseFacts]]) -> Table | None:
+def _responses(facts: Sequence[tuple[str, ResponseFacts]]) -> Table | None:
     """A row for each stream of each named config, equal streams one below the other."""
-    if not found:
+    if not facts:
         return None
-    until = " or ".join(sorted({own.latency_until for _, own in found}))
-    rows = sorted((_response_cells(name, own) for name, own in found), key=itemgetter(0))
+    until = " or ".join(sorted({each.latency_until for _, each in facts}))
+    rows = sorted((_response_cells(name, each) for name, each in facts), key=itemgetter(0))
     heads = tuple(head for head, _ in rows[0])
     cells = tuple(tuple(cell for _, cell in row) for row in rows)
     return Table(heads, cells, f"Responses; a latency elsewhere is until {until}")
 
 
-def _response_cells(config: str, own: ResponseFacts) -> list[tuple[str, str]]:
+def _response_cells(config: str, facts: ResponseFacts) -> list[tuple[str, str]]:
     """Its cells with their heads; a check has one config, which needs no name."""
-    figures = own.figures
+    figures = facts.figures
     return [
-        ("", own.stream or "all requests"),
+        ("", facts.stream or "all requests"),
         *([("config", config)] if config else []),
         ("first response, p50", latency_text(figures.p50_first_response_us)),
         ("p99", latency_text(figures.p99_first_response_us)),
         ("last response, p50", latency_text(figures.p50_last_response_us)),
         ("p99", latency_text(figures.p99_last_response_us)),
         ("responses a request", count_of(figures)),
-        ("not completed", f"{own.incomplete_count:,}"),
-        ("answered again", f"{own.doubled_count:,}"),
+        ("not completed", f"{facts.incomplete_count:,}"),
+        ("answered again", f"{facts.doubled_count:,}"),
     ]

@@ -127,8 +127,8 @@ def _cell(value: Any) -> Any:
     """Text that a spreadsheet would run as a formula gets a quote in front."""
     if not isinstance(value, str):
         return value
-    shown = plain(value)
-    return f"'{shown}" if shown.lstrip().startswith(("=", "+", "-", "@", "\\")) else shown
+    text = plain(value)
+    return f"'{text}" if text.lstrip().startswith(("=", "+", "-", "@", "\\")) else text
 
 
 def _frame(rows: Iterable[Mapping[str, Cell]]) -> pd.DataFrame:
@@ -144,12 +144,12 @@ def _judged(point: Point) -> Iterator[dict[str, Cell]]:
     """A row for all streams together, and one for each if there are several."""
     yield {"stream": "", **_outcome(point.outcome), **_load(point), **_models(point)}
     for name in point.measurement.streams:
-        found = outcome_of([r for r in point.slo if r.stream == name])
-        yield {"stream": name, **_outcome(found), **_load(point, name)}
+        outcome = outcome_of([r for r in point.slo if r.stream == name])
+        yield {"stream": name, **_outcome(outcome), **_load(point, name)}
 
 
-def _outcome(found: SloOutcome) -> dict[str, Cell]:
-    return {"met_slos": found is SloOutcome.MET, "outcome": found.value}
+def _outcome(outcome: SloOutcome) -> dict[str, Cell]:
+    return {"met_slos": outcome is SloOutcome.MET, "outcome": outcome.value}
 
 
 def _streams(point: Point) -> dict[str, Cell]:
@@ -169,9 +169,9 @@ def _streams(point: Point) -> dict[str, Cell]:
 def _shapes(point: Point) -> dict[str, Cell]:
     """The columns of each shape of request; none where all have one."""
     return {
-        f"{f'stream.{own.stream}.' * bool(own.stream)}shape.{own.shape}.{column}": value
-        for own in shapes_of(point)
-        for column, value in _named(own, *_SHAPE).items()
+        f"{f'stream.{facts.stream}.' * bool(facts.stream)}shape.{facts.shape}.{column}": value
+        for facts in shapes_of(point)
+        for column, value in _named(facts, *_SHAPE).items()
     }
 
 
@@ -185,12 +185,12 @@ def _models(point: Point) -> dict[str, Cell]:
 
 
 def _latencies(point: Point, stream: str) -> dict[str, Cell]:
-    own = point.measurement.of(stream)
-    given = [] if own is None or own.responses is None else [*latency_metrics(own)]
+    measured = point.measurement.of(stream)
+    given = [] if measured is None or measured.responses is None else [*latency_metrics(measured)]
     timed = [x for x in METRICS.values() if x.is_latency and x.until is Until.ANSWER]
     return {
         **{x.column: point.reading(x, stream) for x in (*timed, *given)},
-        **(_named(own.responses, *_RESPONSES) if own and given else {}),
+        **(_named(measured.responses, *_RESPONSES) if measured and given else {}),
     }
 
 

@@ -60,16 +60,16 @@ def worth_text(data: ReportData, config: ProvedConfig | None) -> str:
         worst = max((v for v in values if v is not None), default=None)
         return "" if worst is None else about + metric_text(metric.name, worst)
     if config.credited_infer_per_s is not None:
-        told = rate_text(config.credited_infer_per_s, config.at_least)
-        return told if config.at_least else about + told
+        rate = rate_text(config.credited_infer_per_s, config.at_least)
+        return rate if config.at_least else about + rate
     at_most = config.at_most_infer_per_s
     return "" if at_most is None else f"at most {rate_text(at_most)}"
 
 
 def worth_or_none(data: ReportData, config: ProvedConfig | None) -> str:
     """The same in words where it is credited with nothing."""
-    if told := worth_text(data, config):
-        return told
+    if worth := worth_text(data, config):
+        return worth
     if config is None:
         return "not measured"
     match config.outcome:
@@ -107,8 +107,8 @@ def gain_sentence(data: ReportData) -> str:
         now, there = (worth_or_none(data, c) for c in (current, data.best))
         decides = data.status is Status.KEPT  # else the reader would take it for a gain or a loss
         seen = "Measured" if decides else "Seen, but not proved"
-        told = f"{seen}: {now} now, {there} with {change_text(data, data.best.candidate)}."
-        return " ".join(filter(None, (told, _at_once(data))))
+        text = f"{seen}: {now} now, {there} with {change_text(data, data.best.candidate)}."
+        return " ".join(filter(None, (text, _at_once(data))))
     if data.status is Status.IMPROVED and gain is not None:
         low, best = (_amount(r, gain) for r in (gain.ratio.low, gain.ratio.estimate))
         about = "" if gain.at_least or low == best else f"; best estimate {best}"

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from xml.etree import ElementTree as ET
 
-from tuner.report.quantities import found_text, margin_text, verdict_text
+from tuner.report.quantities import margin_text, result_text, verdict_text
 from tuner.score.judge import SloResult, Verdict
 
 #: Characters XML 1.0 cannot hold, however escaped.
@@ -39,24 +39,24 @@ def case(
     made = ET.Element("testcase", classname=_clean(f"tune.{model}.{kind}"), name=_clean(name))
     made.set("time", "0")
     if problem is not None:
-        found, type_, message = problem
-        element = ET.SubElement(made, found, message=_clean(message))
-        if found != "skipped":
+        tag, type_, message = problem
+        element = ET.SubElement(made, tag, message=_clean(message))
+        if tag != "skipped":
             element.set("type", _clean(type_))
     if output is not None:
         ET.SubElement(made, "system-out").text = _clean(output)
     return made
 
 
-def slo_case(model: str, found: SloResult) -> ET.Element:
+def slo_case(model: str, result: SloResult) -> ET.Element:
     """A case for one SLO."""
-    told = "but no value was found"
-    if found.value is not None:
-        told = f"found {found_text(found)}, a point estimate ({margin_text(found)})"
-    message = f"{verdict_text(found)}: expected {found.expression}, {told}"
-    problem = ("failure", found.verdict.value, message)
-    passed = found.verdict is Verdict.PASS
-    return case(model, "slo", found.expression, None if passed else problem, None)
+    value_text = "but no value was found"
+    if result.value is not None:
+        value_text = f"found {result_text(result)}, a point estimate ({margin_text(result)})"
+    message = f"{verdict_text(result)}: expected {result.expression}, {value_text}"
+    problem = ("failure", result.verdict.value, message)
+    passed = result.verdict is Verdict.PASS
+    return case(model, "slo", result.expression, None if passed else problem, None)
 
 
 def _clean(text: str) -> str:

@@ -77,8 +77,8 @@ class ListedRun:
 def rows_in(output: Path) -> list[ListedRun]:
     """The runs, checks and series in a directory, by their ids, and so by date."""
     kinds = (MANIFEST, SERIES)
-    found = [p for p in output.glob("*/") if any(os.path.lexists(p / kind) for kind in kinds)]
-    return [row_of(path) for path in sorted(found)]
+    paths = [p for p in output.glob("*/") if any(os.path.lexists(p / kind) for kind in kinds)]
+    return [row_of(path) for path in sorted(paths)]
 
 
 def row_of(run: Path) -> ListedRun:
@@ -205,8 +205,8 @@ def _junit(directory: Path, series: Series, rows: Sequence[tuple[Member, ListedR
     facts = {"id": directory.resolve().name, "exit_code": str(series.exit_code)}
     cases = []
     for member, row in rows:
-        kind, told = _PROBLEMS.get(member.status), ", ".join(filter(None, row.cells()))
+        kind, text = _PROBLEMS.get(member.status), ", ".join(filter(None, row.cells()))
         problem = None if kind is None else (kind, row.status, member.error or row.status)
-        cases.append(junit.case(member.name, "run", member.spec, problem, told))
+        cases.append(junit.case(member.name, "run", member.spec, problem, text))
     took_s = sum(row.took_s or 0.0 for _, row in rows)
     return junit.document("series", facts, cases, took_s, series.created_at)

@@ -40,9 +40,9 @@ def parts(blocks: Sequence[Block]) -> list[str]:
 
 def _parts(block: Block) -> Iterator[str]:
     if isinstance(block, Fold):
-        shown = [] if block.page_only else [b for b in block.blocks if not isinstance(b, Chart)]
-        found = parts(shown)
-        yield from [f"### {block.title}", *found] if found else []
+        blocks = [] if block.page_only else [b for b in block.blocks if not isinstance(b, Chart)]
+        texts = parts(blocks)
+        yield from [f"### {block.title}", *texts] if texts else []
         return
     title = getattr(block, "caption", getattr(block, "title", ""))
     if title:

@@ -44,9 +44,9 @@ def png(data: ReportData, chart: Chart) -> bytes:
     axes.set_title(f"{data.model}: {headline(data)}", fontsize=10, loc="left", wrap=True)
     axes.grid(alpha=0.25)
     axes.legend(fontsize=8, framealpha=0.9)
-    found = io.BytesIO()
-    figure.savefig(found, format="png", metadata={"Software": "triton-tune"})
-    return found.getvalue()
+    image = io.BytesIO()
+    figure.savefig(image, format="png", metadata={"Software": "triton-tune"})
+    return image.getvalue()
 
 
 def _draw(axes: Axes, trace: Mapping[str, Any]) -> None:

@@ -79,7 +79,7 @@ def metric_text(metric: str, value: float | None) -> str:
     return _TEXTS[METRICS.get(metric, THROUGHPUT).unit](value)
 
 
-def found_text(result: SloResult) -> str:
+def result_text(result: SloResult) -> str:
     """The value found, with more digits if it would read like the bound without being equal."""
     return beside_bound(result, result.value)
 
@@ -91,7 +91,7 @@ def beside_bound(result: SloResult, value: float | None) -> str:
         return text
     if METRICS[result.metric].is_latency:
         longer = (latency_text(value, most) for most in range(4, 10))
-        return next((told for told in longer if told != bound), text)
+        return next((candidate for candidate in longer if candidate != bound), text)
     if METRICS[result.metric].unit is SHARE:
         return f"{digits_beside(100.0 * value, 100.0 * result.bound)}%"
     if METRICS[result.metric].unit is RATE:
@@ -102,11 +102,11 @@ def beside_bound(result: SloResult, value: float | None) -> str:
 def value_and_bound(result: SloResult) -> str:
     """`38.1 of 40 ms`, `1.2 s of 40 ms`, `120/s for 100/s`: a unit that both have, once."""
     metric = METRICS[result.metric]
-    found, bound = found_text(result), metric_text(result.metric, result.bound)
+    value, bound = result_text(result), metric_text(result.metric, result.bound)
     unit = _unit(metric.unit, result.bound)
     if unit and result.value is not None and unit == _unit(metric.unit, result.value):
-        found = found[: -len(f" {unit}")]
-    return f"{found} {'of' if metric.better is Better.LOWER else 'for'} {bound}"
+        value = value[: -len(f" {unit}")]
+    return f"{value} {'of' if metric.better is Better.LOWER else 'for'} {bound}"
 
 
 def _unit(unit: Unit, value: float) -> str:

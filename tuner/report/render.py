@@ -46,11 +46,11 @@ def report_run(directory: Path) -> list[Path]:
     return [*written, table, *write_proposal(data)]
 
 
-def write_report(directory: Path, shown: Document, junit_xml: str) -> list[Path]:
+def write_report(directory: Path, content: Document, junit_xml: str) -> list[Path]:
     """Writes a report in each of its forms; each file replaces the old one whole."""
     files = {
-        "report.html": html.render(shown),
-        "report.md": markdown.render(shown),
+        "report.html": html.render(content),
+        "report.md": markdown.render(content),
         "junit.xml": junit_xml,
     }
     for name, text in files.items():
@@ -120,10 +120,10 @@ def pull_request_of(data: ReportData, limit: int = LIMIT) -> str:
     return capped([f"## {escaped(data.model)}: a better config", *parts(blocks)], limit)
 
 
-def capped(found: Sequence[str], limit: int) -> str:
+def capped(paragraphs: Sequence[str], limit: int) -> str:
     """Joins the first parts that fit whole; a note says if some are left out."""
-    text = joined(found) + "\n"
-    kept = list(found)
+    text = joined(paragraphs) + "\n"
+    kept = list(paragraphs)
     note = "*Cut here: a pull request's text cannot be longer. The run's report has the rest.*"
     while len(text) > limit and kept:
         kept.pop()

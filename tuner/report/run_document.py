@@ -45,7 +45,7 @@ from tuner.report.quantities import (
 from tuner.report.trust import trust
 from tuner.score.judge import Verdict
 from tuner.score.trial import Trial
-from tuner.sentences import sentence as told
+from tuner.sentences import sentence as sentence_of
 from tuner.space.environment import places
 from tuner.spec.labels import of_label
 from tuner.spec.units import count_text
@@ -71,14 +71,14 @@ _PROBLEMS = {
 
 def document(data: ReportData) -> Document:
     """The whole report."""
-    own = ended_run(data)
+    this_run = ended_run(data)
     folds = (section(data) for section in SECTIONS)
-    return ended.document(own, answer(data), (*first_screen(data, own), *folds))
+    return ended.document(this_run, answer(data), (*first_screen(data, this_run), *folds))
 
 
 def junit_of(data: ReportData) -> str:
     """A test suite; an SLO not known to be met is a failure, a run that broke is an error."""
-    config, facts = data.shown_config, dict[str, str]()
+    config, facts = data.reported_config, dict[str, str]()
     if config is not None:
         facts["rejected_count"] = str(config.judged.measurement.rejected_count)
     shapes = () if config is None else config.shapes
@@ -118,15 +118,15 @@ def answer(data: ReportData) -> Iterator[Block | None]:
     yield Sentence("" if improved else sentence.verdict_sentence(data))
     yield Sentence(gain_sentence(data))
     if not improved:
-        yield Bullets("", tuple(map(told, data.result.why)))
+        yield Bullets("", tuple(map(sentence_of, data.result.why)))
     yield tables.change(data)
     yield Bullets("At the edge of the space", tuple(sentence.edge_sentences(data)))
 
 
-def first_screen(data: ReportData, own: Ended) -> Iterator[Block | None]:
+def first_screen(data: ReportData, this_run: Ended) -> Iterator[Block | None]:
     """What the answer rests on, what it needs, and one picture."""
     yield trust(data)
-    yield from ended.request_tables(own)
+    yield from ended.request_tables(this_run)
     yield Bullets("First calls", tuple(_first_calls(data)))
     yield Code("Server flags it needs", "\n".join(data.result.server_args))
     yield Code("Server environment it needs", "\n".join(places(data.result.environment)))
@@ -136,11 +136,13 @@ def first_screen(data: ReportData, own: Ended) -> Iterator[Block | None]:
 
 def _first_calls(data: ReportData) -> Iterator[str]:
     """What a `model_warmup` spares users, and where it is."""
-    if (found := data.result.warm_up) is None:
+    if (warm_up := data.result.warm_up) is None:
         return
-    yield found.sentence
-    if found.helps:
-        written = any("# model_warmup" in own.config_after for own in data.result.models.values())
+    yield warm_up.sentence
+    if warm_up.helps:
+        written = any(
+            "# model_warmup" in model.config_after for model in data.result.models.values()
+        )
         yield f"It is {'a comment in the new config' if written else 'below, to be pasted'}."
 
 
@@ -149,24 +151,24 @@ def _cautions(data: ReportData) -> Iterator[str]:
     yield from data.torn
     for whose, side in (("current config", data.current), (data.best_name, data.best)):
         if side is not None:
-            found = side.judged.measurement
-            for text in (*found.disturbance_texts, *found.warning_texts):
-                yield f"{whose} at {load_text(found.load)}: {text}"
+            measured = side.judged.measurement
+            for text in (*measured.disturbance_texts, *measured.warning_texts):
+                yield f"{whose} at {load_text(measured.load)}: {text}"
 
 
 def failures(data: ReportData) -> Fold:
     """Each reason for a failure with the trials it applies to, the most frequent first."""
-    found: dict[str, list[int]] = defaultdict(list)
+    trials_of: dict[str, list[int]] = defaultdict(list)
     for trial in data.failed:
-        reason = "no reason was given" if trial.reason is None else told(trial.reason)
-        found[reason].append(trial.number)
-    most = sorted(found.items(), key=lambda item: (-len(item[1]), item[1]))
+        reason = "no reason was given" if trial.reason is None else sentence_of(trial.reason)
+        trials_of[reason].append(trial.number)
+    most = sorted(trials_of.items(), key=lambda item: (-len(item[1]), item[1]))
     codes = (Code(f"Trials {', '.join(map(str, numbers))}", text) for text, numbers in most)
     return Fold("failures", "Failed trials", tuple(codes), opened=data.status is Status.FAILED)
 
 
 def proof(data: ReportData) -> Fold:
-    reasons = map(told, data.result.why) if data.status is Status.IMPROVED else ()
+    reasons = map(sentence_of, data.result.why) if data.status is Status.IMPROVED else ()
     simpler = data.result.simplification or ()
     blocks = filled(
         ended.slo_table(ended_run(data)),
@@ -234,8 +236,10 @@ def overload(data: ReportData) -> Fold:
 
 def warm_up(data: ReportData) -> Fold:
     """A block to paste, or to uncomment where it was written."""
-    found = data.result.warm_up
-    block = Code("For config.pbtxt, as it was tried", found.block if found and found.helps else "")
+    proposal = data.result.warm_up
+    block = Code(
+        "For config.pbtxt, as it was tried", proposal.block if proposal and proposal.helps else ""
+    )
     return Fold("warm-up", "A warm-up for the first calls", filled(block))
 
 
@@ -300,7 +304,7 @@ def _trial(data: ReportData, trial: Trial) -> Row:
         filled(
             Bullets("", tuple(sentence.config_text(trial.candidate))),
             Sentence(f"predicted {said}, 90% interval" if said else ""),
-            Sentence("" if trial.reason is None else told(trial.reason)),
+            Sentence("" if trial.reason is None else sentence_of(trial.reason)),
             _points(trial),
         ),
     )
@@ -312,10 +316,10 @@ def _points(trial: Trial) -> Table:
     restarted = any(p.measurement.restarts for p in trial.points)
     rows = []
     for point in sorted(trial.points, key=lambda p: p.level):
-        m, own = point.measurement, point.limiting
+        m, stream = point.measurement, point.limiting
         open_slos = [s for s in point.slo if s.verdict is not Verdict.PASS]
         missed = "; ".join(f"{s.expression} {verdict_text(s)}" for s in open_slos)
-        times = (own.p50_latency_us, own.p90_latency_us, own.p95_latency_us)
+        times = (stream.p50_latency_us, stream.p90_latency_us, stream.p95_latency_us)
         rows.append(
             (
                 load_text(m.load),
@@ -341,7 +345,7 @@ def _starts(measurement: Measurement) -> str:
 def _confirmation(data: ReportData) -> ET.Element:
     verdict, problem = sentence.verdict_sentence(data), None
     if (kind := _PROBLEMS.get(data.status)) is not None:
-        message = " ".join((verdict, *map(told, data.result.why)))
+        message = " ".join((verdict, *map(sentence_of, data.result.why)))
         if kind == "skipped":
             message = "nothing to confirm: no config that was measured meets the SLOs"
         problem = (kind, data.status.value, message)

@@ -18,7 +18,7 @@ from tuner.record.status import Status
 from tuner.report.blocks import Tone
 from tuner.report.charts import sides
 from tuner.report.data import ReportData
-from tuner.report.quantities import found_text, load_text, metric_text, share_text
+from tuner.report.quantities import load_text, metric_text, result_text, share_text
 from tuner.score.judge import SloOutcome
 from tuner.score.trial import Predicted
 from tuner.space.candidate import Candidate
@@ -44,16 +44,16 @@ LONGEST_STEP = 2.0
 _EDITED = "run again: a config was edited since the run read it"
 
 
-def held_text(config: ProvedConfig) -> str:
+def sustained_text(config: ProvedConfig) -> str:
     """When it held its goodput: `in each of 3 rounds, and for 30 s`; empty for one round."""
     rounds, met = len(config.rounds), sum(p.passed for p in config.rounds)
-    said, held = [], config.held
+    said, sustained = [], config.sustained
     # A soak may hold at more than a round's short window sustained.
-    if rounds > 1 and (held is None or held.level <= min(p.level for p in config.rounds)):
+    if rounds > 1 and (sustained is None or sustained.level <= min(p.level for p in config.rounds)):
         each = f"each of {rounds}" if met == rounds else f"{met} of {rounds}"
         said.append(f"in {each} rounds")
-    if held is not None:
-        said.append(f"for {digits(held.measurement.duration_s)} s")
+    if sustained is not None:
+        said.append(f"for {digits(sustained.measurement.duration_s)} s")
     return ", and ".join(said)
 
 
@@ -78,8 +78,8 @@ def prediction_sentence(data: ReportData) -> str:
     ]
     if not pairs:
         return ""
-    inside = sum(p.low <= found <= p.high for found, p in pairs)
-    typical = median(abs(p.value / found - 1.0) for found, p in pairs)
+    inside = sum(p.low <= measured <= p.high for measured, p in pairs)
+    typical = median(abs(p.value / measured - 1.0) for measured, p in pairs)
     return (
         f"Of {count_text(len(pairs), 'score')} that the search predicted, {inside} held within the "
         f"90% interval; the median prediction is off by {share_text(typical)}."
@@ -116,10 +116,10 @@ def verdict_sentence(data: ReportData) -> str:
 
 def _verdict(data: ReportData) -> str:
     tried = count_text(data.measured_count, "config")
-    found = change_text(data, data.best.candidate) if data.best else "the best config"
+    config = change_text(data, data.best.candidate) if data.best else "the best config"
     if data.status is Status.IMPROVED:
         verb = "writes" if data.result.written else "found, and did not write,"
-        return f"{'found, wrote and rolled back' if data.taken_back else verb} {found}."
+        return f"{'found, wrote and rolled back' if data.taken_back else verb} {config}."
     if data.status is Status.KEPT:
         again = any(r.role is Role.CANDIDATE for r in data.repeats)
         but = ", and what looked better was not better when measured again" if again else ""
@@ -130,14 +130,16 @@ def _verdict(data: ReportData) -> str:
             "the only config measured does not meet" if only else f"none of {tried} measured meets"
         )
         missed = [r.worst for r in data.slo if r.worst.verdict.outcome is SloOutcome.MISSED]
-        if data.shown_config is None or not missed:
+        if data.reported_config is None or not missed:
             return f"{none} every SLO."
-        misses = (f"{r.expression}, found {found_text(r)}" for r in missed[:2])
-        is_current = data.shown_config is data.current
-        found = (
-            "the current config" if is_current else change_text(data, data.shown_config.candidate)
+        misses = (f"{r.expression}, found {result_text(r)}" for r in missed[:2])
+        is_current = data.reported_config is data.current
+        config = (
+            "the current config"
+            if is_current
+            else change_text(data, data.reported_config.candidate)
         )
-        start = f"{none} every SLO; the nearest, {found}, misses"
+        start = f"{none} every SLO; the nearest, {config}, misses"
         return f"{start} {'; '.join(misses)}."
     if data.status is Status.NOT_KNOWN:
         return "no gain was proved, and none ruled out; the current config stays."
@@ -145,7 +147,7 @@ def _verdict(data: ReportData) -> str:
     start = f"the run {how} after {count_text(len(data.trials), 'trial')}; nothing was written"
     if data.best is None or data.best.credited_infer_per_s is None:
         return f"{start}."
-    return f"{start}. Best so far, not confirmed: {found}."
+    return f"{start}. Best so far, not confirmed: {config}."
 
 
 def edge_sentences(data: ReportData) -> list[str]:
@@ -161,17 +163,17 @@ def edge_sentences(data: ReportData) -> list[str]:
 
 def overload_sentences(data: ReportData) -> list[str]:
     """What each config did beyond its capacity, or why that is not known."""
-    found = data.result.overload
-    if found is None:
+    overload = data.result.overload
+    if overload is None:
         return []
-    named = (("current config", found.current), (data.best_name, found.winner))
+    named = (("current config", overload.current), (data.best_name, overload.winner))
     sentences = [f"{name.capitalize()}: {probe.sentence}" for name, probe in named if probe]
-    return [*sentences, *(reason[0].upper() + reason[1:] for reason in found.reasons)]
+    return [*sentences, *(reason[0].upper() + reason[1:] for reason in overload.reasons)]
 
 
 def soak_sentences(data: ReportData) -> list[str]:
     """What each soak of the config that the verdict is about showed."""
-    soak = None if data.shown_config is None else data.shown_config.soak
+    soak = None if data.reported_config is None else data.reported_config.soak
     if soak is None:
         return []
     return [f"Soak: {sentence.rstrip('.')}." for sentence in soak.sentences]
@@ -179,22 +181,24 @@ def soak_sentences(data: ReportData) -> list[str]:
 
 def bottleneck_sentences(data: ReportData) -> list[str]:
     """In which of several models a request spends most of its time, for each config."""
-    found = ((name, bottleneck_of(point, data.manifest)) for name, *_, point in sides(data))
-    return [f"{name.capitalize()}: {bottleneck_text(b)}." for name, b in found if b is not None]
+    bottlenecks = ((name, bottleneck_of(point, data.manifest)) for name, *_, point in sides(data))
+    return [
+        f"{name.capitalize()}: {bottleneck_text(b)}." for name, b in bottlenecks if b is not None
+    ]
 
 
-def bottleneck_text(found: Bottleneck) -> str:
+def bottleneck_text(bottleneck: Bottleneck) -> str:
     """At 300/s a request spends 78% of its time in tiny-bert, 61% of that queueing.
 
     If the stream uses one model only, all of the time is spent there: only queueing is named.
     """
-    whose = f" of the stream {found.stream}" if found.stream else ""
-    spent, queueing = (f"{100 * part:.0f}%" for part in (found.share, found.queue_share))
-    if found.share == 1:
-        where = f"{queueing} of its time queueing for {found.model}"
+    whose = f" of the stream {bottleneck.stream}" if bottleneck.stream else ""
+    spent, queueing = (f"{100 * part:.0f}%" for part in (bottleneck.share, bottleneck.queue_share))
+    if bottleneck.share == 1:
+        where = f"{queueing} of its time queueing for {bottleneck.model}"
     else:
-        where = f"{spent} of its time in {found.model}, {queueing} of that queueing"
-    return f"at {load_text(found.load)} a request{whose} spends {where}"
+        where = f"{spent} of its time in {bottleneck.model}, {queueing} of that queueing"
+    return f"at {load_text(bottleneck.load)} a request{whose} spends {where}"
 
 
 def busy_text(data: ReportData) -> str:
@@ -223,17 +227,17 @@ def next_steps(data: ReportData) -> list[tuple[str, str]]:
         )
         return [(f"stop the other work on this machine, then {then}", command)]
     failed = ", ".join(str(t.number) for t in data.failed if data.status is Status.INFEASIBLE)
-    told = f"fix why configs failed, or leave them out of the space: trial {failed}"
-    mend = [(told, "")] if failed else []
+    text = f"fix why configs failed, or leave them out of the space: trial {failed}"
+    fix = [(text, "")] if failed else []
     if causes := remedies(data.result.why):
-        return [*mend, *((cause, "") for cause in causes), ("then run again", again)]
+        return [*fix, *((cause, "") for cause in causes), ("then run again", again)]
     if data.status is Status.KEPT:
         if len(data.trials) == data.manifest.space_size:
             return [("every config of the space was tried: another space may have better ones", "")]
         return [("search further: raise the budget, or widen the space", again)]
     if data.status is Status.INFEASIBLE:
         return [
-            *mend,
+            *fix,
             ("see above which SLO is out of reach, and by how much", ""),
             ("widen the space, relax that SLO, or use faster hardware", again),
         ]
@@ -267,10 +271,10 @@ def _steps_to_write(data: ReportData) -> list[tuple[str, str]]:
     reload = f"curl {' --next '.join(loads)}"
     repository = shlex.quote(str(data.manifest.repository))
     accept = f"tune check {_spec(data)} --update-baseline"
-    whole = f" ({', '.join(models)})" if models[1:] else ""
+    all_models = f" ({', '.join(models)})" if models[1:] else ""
     what = "it" if not models[1:] else f"{'both' if len(models) == 2 else 'all'} configs"
     return [
-        (f"undo {what}{whole}", f"tune rollback {model} --repository {repository}"),
+        (f"undo {what}{all_models}", f"tune rollback {model} --repository {repository}"),
         ("let a running server read it, or restart the server", reload),
         *flags,
         ("make it the baseline of later checks", accept),

@@ -11,7 +11,7 @@ from tuner.errors import SpecError
 from tuner.record.manifest import Manifest
 from tuner.record.status import Status
 from tuner.report.data import ReportData
-from tuner.report.quantities import found_text, rate_text, share_text
+from tuner.report.quantities import rate_text, result_text, share_text
 from tuner.report.tables import machine_text
 from tuner.score.judge import SloOutcome
 from tuner.spec.units import count_text, digits
@@ -57,9 +57,9 @@ class Sizing:
         proved = rate_text(self.credited_infer_per_s)
         others = "no other answers"
         if self.one_lost_infer_per_s is not None:
-            held = "within" if self.one_lost_holds else "more than"
-            held += f" the proved {proved}"
-            others = f"{rate_text(self.one_lost_infer_per_s)} for each of the others, {held}"
+            margin = "within" if self.one_lost_holds else "more than"
+            margin += f" the proved {proved}"
+            others = f"{rate_text(self.one_lost_infer_per_s)} for each of the others, {margin}"
         cost = "" if self.cost_per_hour is None else f", {self.cost_per_hour:,.2f} an hour"
         gpus = count_text(self.gpus, "GPU") if self.gpus else "no GPU"
         threshold = digits(self.threshold_requests_per_s, 4)
@@ -77,8 +77,8 @@ def size(data: ReportData, rate: float, headroom: float, price: float | None) ->
     Raises:
         SpecError: The run proved no load.
     """
-    soak = None if data.shown_config is None else data.shown_config.soak
-    if soak is None or soak.held is None or soak.credited_per_s is None:
+    soak = None if data.reported_config is None else data.reported_config.soak
+    if soak is None or soak.sustained is None or soak.credited_per_s is None:
         why = "; ".join(soak.sentences) if soak and soak.sentences else "it has no soak test"
         if data.status is Status.INFEASIBLE:
             raise SpecError(
@@ -91,10 +91,14 @@ def size(data: ReportData, rate: float, headroom: float, price: float | None) ->
             f"`tune run {shlex.quote(data.manifest.spec_path)}` with confirm.soak above 0 proves "
             "the load of the config that it writes or keeps; then name that run",
         )
-    held, credited, manifest = soak.held.measurement, soak.credited_per_s, data.manifest
-    streams = {stream: held.of(stream) for stream in manifest.streams}
-    beside = {name for name, found in streams.items() if found is None or found.background}
-    asked = {label for stream, label in manifest.streams.items() if stream not in beside}
+    measured, credited, manifest = soak.sustained.measurement, soak.credited_per_s, data.manifest
+    streams = {stream: measured.of(stream) for stream in manifest.streams}
+    beside = {
+        name
+        for name, measured_stream in streams.items()
+        if measured_stream is None or measured_stream.background
+    }
+    loaded = {label for stream, label in manifest.streams.items() if stream not in beside}
     more = {manifest.streams[stream] for stream in beside}
     more |= {part for config in manifest.models.values() for part in config.parts}
     closed = "Proved with clients that wait for answers: at the same rate, others may wait longer."
@@ -103,18 +107,18 @@ def size(data: ReportData, rate: float, headroom: float, price: float | None) ->
     lost = rate / (replicas - 1) if replicas > 1 else None
     return Sizing(
         run_id=data.run_id,
-        models=tuple(sorted(manifest.models[label].name for label in asked)),
-        asked_otherwise=tuple(sorted(manifest.models[label].name for label in asked & more)),
+        models=tuple(sorted(manifest.models[label].name for label in loaded)),
+        asked_otherwise=tuple(sorted(manifest.models[label].name for label in loaded & more)),
         rate_infer_per_s=rate,
         headroom=headroom,
         credited_infer_per_s=credited,
         replicas=replicas,
-        gpus=replicas * _gpus(manifest, held.host.gpus),
+        gpus=replicas * _gpus(manifest, measured.host.gpus),
         cost_per_hour=None if price is None else replicas * price,
         one_lost_infer_per_s=lost,
         one_lost_holds=lost is not None and lost <= credited,
-        threshold_requests_per_s=(1.0 - soak.headroom) * held.requests_per_s / (1.0 + headroom),
-        notes=() if held.load.arrivals.open_loop else (closed,),
+        threshold_requests_per_s=(1.0 - soak.headroom) * measured.requests_per_s / (1.0 + headroom),
+        notes=() if measured.load.arrivals.open_loop else (closed,),
     )
 
 
@@ -128,18 +132,18 @@ class SizedMachine:
     missed: str = ""
 
     def cells(self) -> tuple[str, ...]:
-        found = self.sizing
-        if found is None:
+        sizing = self.sizing
+        if sizing is None:
             return (self.run_id, self.machine, "-", "-", "-", "-", self.missed)
-        cost, million = found.cost_per_hour, found.cost_per_million
+        cost, million = sizing.cost_per_hour, sizing.cost_per_million
         return (
             self.run_id,
             self.machine,
-            rate_text(found.credited_infer_per_s),
-            f"{found.replicas:,}",
+            rate_text(sizing.credited_infer_per_s),
+            f"{sizing.replicas:,}",
             "-" if cost is None else f"{cost:,.2f}",
             "-" if million is None else f"{million:,.3f}",
-            "holds" if found.one_lost_holds else "does not hold",
+            "holds" if sizing.one_lost_holds else "does not hold",
         )
 
 
@@ -153,14 +157,14 @@ def machines(
 
     Those that are credited with no load, such as where no config meets the SLOs, are the last.
     """
-    found = list[SizedMachine]()
+    sized = list[SizedMachine]()
     for data, price in zip(runs, prices, strict=True):
         name = machine_text(data.manifest)
         try:
-            found.append(SizedMachine(data.run_id, name, size(data, rate, headroom, price)))
+            sized.append(SizedMachine(data.run_id, name, size(data, rate, headroom, price)))
         except SpecError as error:
-            found.append(SizedMachine(data.run_id, name, missed=_why_none(data, error)))
-    return sorted(found, key=_order)
+            sized.append(SizedMachine(data.run_id, name, missed=_why_none(data, error)))
+    return sorted(sized, key=_order)
 
 
 def _order(machine: SizedMachine) -> tuple[bool, float, int]:
@@ -174,7 +178,7 @@ def _order(machine: SizedMachine) -> tuple[bool, float, int]:
 def _why_none(data: ReportData, error: SpecError) -> str:
     missed = [r.worst for r in data.slo if r.worst.verdict.outcome is SloOutcome.MISSED]
     if data.status is Status.INFEASIBLE and missed:
-        return "misses " + ", ".join(f"{r.expression} ({found_text(r)})" for r in missed)
+        return "misses " + ", ".join(f"{r.expression} ({result_text(r)})" for r in missed)
     return error.message
 
 

@@ -27,7 +27,7 @@ from tuner.report.quantities import (
     verdict_text,
 )
 from tuner.report.responses import count_of, latency_metrics
-from tuner.report.sentence import held_text, score_text
+from tuner.report.sentence import score_text, sustained_text
 from tuner.score.judge import SloOutcome, SloResult, slo_utilisation, too_few_text
 from tuner.score.point import Point
 from tuner.sentences import sentence
@@ -41,17 +41,17 @@ def comparison(data: ReportData) -> Table | None:
 
     With several rounds, that is the load of the worst one.
     """
-    shown = [*sides(data)]
-    if not shown:
+    sides_ = [*sides(data)]
+    if not sides_:
         return None
-    names = tuple(name for name, *_ in shown)
-    goodputs = tuple(_goodput(side) for _, _, side, _ in shown)
-    again = any(len(side.rounds) > 1 for _, _, side, _ in shown)
-    soaked = any(side.held for _, _, side, _ in shown)
+    names = tuple(name for name, *_ in sides_)
+    goodputs = tuple(_goodput(side) for _, _, side, _ in sides_)
+    again = any(len(side.rounds) > 1 for _, _, side, _ in sides_)
+    soaked = any(side.sustained for _, _, side, _ in sides_)
     rows = [("goodput, worst of the rounds" if again and not soaked else "goodput", *goodputs)]
-    rows += _means(data) if len(shown) == 2 else []  # of both configs
-    found = rows_of([_numbers(point, data.computing) for *_, point in shown])
-    rows += [(name, *cells) for name, *cells in found if {*cells} != {NOTHING}]
+    rows += _means(data) if len(sides_) == 2 else []  # of both configs
+    numbers = rows_of([_numbers(point, data.computing) for *_, point in sides_])
+    rows += [(name, *cells) for name, *cells in numbers if {*cells} != {NOTHING}]
     return Table(("", *names), tuple(rows))
 
 
@@ -80,7 +80,7 @@ def change(data: ReportData) -> Table | None:
 
     With the files that it was written to, as they are called in the repository.
     """
-    if data.best is None or data.current is None or data.shown_config is data.current:
+    if data.best is None or data.current is None or data.reported_config is data.current:
         return None
     now, then = data.current.candidate.values, data.best.candidate.values
     many = len(data.manifest.models) > 1
@@ -108,7 +108,7 @@ def _goodput(config: ProvedConfig) -> str:
         at_most = config.at_most_infer_per_s
         few = too_few_text(config.judged.slo) if config.outcome is SloOutcome.TOO_FEW else NOTHING
         return few if at_most is None else f"at most {rate_text(at_most)}"
-    return " ".join(filter(None, (rate_text(goodput, config.at_least), held_text(config))))
+    return " ".join(filter(None, (rate_text(goodput, config.at_least), sustained_text(config))))
 
 
 def _means(data: ReportData) -> list[tuple[str, ...]]:
@@ -161,21 +161,21 @@ def _by_model(models: Mapping[str, ServerStatistics], labels: Collection[str]) -
 
 def _by_stream(point: Point) -> dict[str, str]:
     rows: dict[str, str] = {}
-    for name, own in point.measurement.streams.items():
+    for name, stream in point.measurement.streams.items():
         used = slo_utilisation([r for r in point.slo if r.stream == name])
         rows |= {
-            f"{name}: throughput": rate_text(own.throughput_infer_per_s),
-            f"{name}: p50 latency": latency_text(own.p50_latency_us),
-            f"{name}: p99 latency": latency_text(own.p99_latency_us),
+            f"{name}: throughput": rate_text(stream.throughput_infer_per_s),
+            f"{name}: p50 latency": latency_text(stream.p50_latency_us),
+            f"{name}: p99 latency": latency_text(stream.p99_latency_us),
             f"{name}: SLO utilisation": share_text(used),
-            f"{name}: failed requests": _unless_zero(own.failed_count),
+            f"{name}: failed requests": _unless_zero(stream.failed_count),
         }
     return rows
 
 
 def _failures(measurement: Measurement, reason: FailureReason) -> str:
-    found = measurement.failures.get(reason)
-    return NOTHING if found is None else found.text
+    failures = measurement.failures.get(reason)
+    return NOTHING if failures is None else failures.text
 
 
 def _unless_zero(count: int) -> str:
@@ -211,8 +211,8 @@ def p99_of(point: Point | None) -> str:
     """The p99; for a mix, that of the stream whose SLO is nearest its bound, with its name."""
     if point is None:
         return NOTHING
-    own = latency_text(point.limiting.p99_latency_us)
-    return f"{own} ({point.limiting_stream})" if point.limiting_stream else own
+    latency = latency_text(point.limiting.p99_latency_us)
+    return f"{latency} ({point.limiting_stream})" if point.limiting_stream else latency
 
 
 def simplification(data: ReportData) -> Table | None:
@@ -308,11 +308,11 @@ def _plain(key: str, value: object) -> str:
 
 def wall_time(data: ReportData) -> Table:
     """Every second of the run by phase."""
-    whole = data.result.time.wall_s
+    wall_s = data.result.time.wall_s
     rows = tuple(
-        (phase.removesuffix("_s").replace("_", " "), seconds_text(s), share_text(s / whole))
+        (phase.removesuffix("_s").replace("_", " "), seconds_text(s), share_text(s / wall_s))
         for phase, s in data.result.time.by_phase().items()
-        if whole > 0
+        if wall_s > 0
     )
     return Table(("phase", "time", "share"), rows, "Where the time of the run went")
 

@@ -32,18 +32,18 @@ _ANSWERS = {
 
 def trust(data: ReportData) -> Table | None:
     """What was checked of the config that the answer is about; the caption says Yes, or how far."""
-    if data.shown_config is None or data.status not in (
+    if data.reported_config is None or data.status not in (
         Status.IMPROVED,
         Status.KEPT,
         Status.NOT_KNOWN,
     ):
         return None
-    checks = [*_checks(data, data.shown_config)]
+    checks = [*_checks(data, data.reported_config)]
     tones = [tone for tone, *_ in checks]
     word = "Yes" if {*tones} == {Tone.GOOD} else "With caution"
     if data.status is Status.NOT_KNOWN:
         word = "No"
-    rows = tuple((_WORDS[tone], check, found) for tone, check, found in checks)
+    rows = tuple((_WORDS[tone], check, text) for tone, check, text in checks)
     return Table(("", "check", "found"), rows, f"Can I trust it? {word}", tuple(tones))
 
 
@@ -69,17 +69,17 @@ def _rounds(data: ReportData, config: ProvedConfig) -> Check:
     rounds, met = config.rounds, sum(p.passed for p in config.rounds)
     loads = [p.measurement.load for p in sorted(rounds, key=lambda p: p.level)]
     at = " to ".join(dict.fromkeys(map(load_text, (loads[0], loads[-1]))))
-    found = []
+    texts = []
     for row in data.slo:
         slo, metric = row.worst, METRICS[row.worst.metric]
-        own = sorted(value for value in row.values if value is not None)
-        if not own or not (metric.is_latency or slo.verdict is not Verdict.PASS):
+        values_ = sorted(value for value in row.values if value is not None)
+        if not values_ or not (metric.is_latency or slo.verdict is not Verdict.PASS):
             continue
-        values = " to ".join(dict.fromkeys(beside_bound(slo, v) for v in (own[0], own[-1])))
+        values = " to ".join(dict.fromkeys(beside_bound(slo, v) for v in (values_[0], values_[-1])))
         name = of_stream(slo.stream, metric.words)
-        told = f"{name} {values} of {metric_text(slo.metric, slo.bound)}"
-        found.append(told if slo.verdict is Verdict.PASS else f"{told}, {verdict_text(slo)}")
-    said = f"{'; '.join(found) or 'every SLO met'}, at {at}"
+        text = f"{name} {values} of {metric_text(slo.metric, slo.bound)}"
+        texts.append(text if slo.verdict is Verdict.PASS else f"{text}, {verdict_text(slo)}")
+    said = f"{'; '.join(texts) or 'every SLO met'}, at {at}"
     if config.from_search:
         return Tone.UNSURE, "no rounds: measured once in the search", said
     missed = any(p.outcome is SloOutcome.MISSED for p in rounds)
@@ -90,10 +90,10 @@ def _rounds(data: ReportData, config: ProvedConfig) -> Check:
 def _soaks(soak: Soak) -> Iterator[Check]:
     """Each long load, those that were missed first."""
     for tried in soak.tried:
-        told = f"{digits(tried.measurement.duration_s)} s: {tried.shown}"
+        summary = f"{digits(tried.measurement.duration_s)} s: {tried.summary}"
         tone = TONES[tried.point.outcome]
-        lowered = "" if tried.held or soak.held is None else ", so the claim was lowered"
-        yield tone, f"soak at {load_text(tried.measurement.load)}", f"{told}{lowered}"
+        lowered = "" if tried.sustained or soak.sustained is None else ", so the claim was lowered"
+        yield tone, f"soak at {load_text(tried.measurement.load)}", f"{summary}{lowered}"
         yield from ((Tone.UNSURE, "over that time", sentence(r)) for r in tried.trends)
     yield from ((Tone.UNSURE, "soak", text) for text in soak.limited)
     if soak.why_unknown is not None:
@@ -102,8 +102,8 @@ def _soaks(soak: Soak) -> Iterator[Check]:
 
 def _lone_requests(data: ReportData, config: ProvedConfig) -> Iterator[Check]:
     """Whether its queue policy refuses no more once an overload is over."""
-    found = data.result.overload
-    probe = found and (found.current if config is data.current else found.winner)
+    overload = data.result.overload
+    probe = overload and (overload.current if config is data.current else overload.winner)
     if probe and probe.lone:
         tone = Tone.GOOD if probe.lone.served == probe.lone.asked else Tone.BAD
         yield tone, "after an overload", probe.lone.text

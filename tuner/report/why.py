@@ -10,7 +10,7 @@ from tuner.report.blocks import Block, Bullets, Document, Table, filled
 from tuner.report.charts.request import latency_parts, model_times
 from tuner.report.data import ReportData, judged_point
 from tuner.report.headline import headline
-from tuner.report.quantities import NOTHING, found_text, load_text
+from tuner.report.quantities import NOTHING, load_text, result_text
 from tuner.score.judge import severity
 from tuner.score.trial import Trial
 from tuner.spec.labels import of_stream
@@ -59,9 +59,11 @@ def _time(data: ReportData) -> Iterator[Block | None]:
 def configs(data: ReportData) -> Table | None:
     """The best trials of the search, and the SLO that ends each one's load."""
     scored = sorted(data.scored, key=lambda t: t.order(data.objective.goal))
-    own = [t for t in map(data.trial_of, filter(None, (data.current, data.best))) if t is not None]
-    shown = {t.number: t for t in (*scored[:MOST_CONFIGS], *own)}
-    known = (t for t in shown.values() if t.score is not None)
+    proved = [
+        t for t in map(data.trial_of, filter(None, (data.current, data.best))) if t is not None
+    ]
+    by_number = {t.number: t for t in (*scored[:MOST_CONFIGS], *proved)}
+    known = (t for t in by_number.values() if t.score is not None)
     rows = [_row(data, t) for t in sorted(known, key=lambda t: t.order(data.objective.goal))]
     heads = ("trial", "config", sentence.score_axis(data)[0].split(" (")[0], "ends at", "by")
     return Table(heads, tuple(rows), "Why this config: the best of the search")
@@ -79,5 +81,5 @@ def _row(data: ReportData, trial: Trial) -> tuple[str, ...]:
         sentence.change_text(data, trial.candidate),
         sentence.score_text(data, score),
         NOTHING if limit is None or not missed else load_text(limit.measurement.load),
-        NOTHING if worst is None else f"{name} {found_text(worst)}",
+        NOTHING if worst is None else f"{name} {result_text(worst)}",
     )

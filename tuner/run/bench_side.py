@@ -148,8 +148,8 @@ class BenchSide:
                 there = f"{request.spec} on {self.place.host}"
                 raise EnvironmentNotReadyError(f"{there} is not the run's", _SHARE)
             job = prepare(request, loaded)
-            found = enter(find_programs(job, request.environment, self.events.note))
-            self._programs = job, found
+            programs_ = enter(find_programs(job, request.environment, self.events.note))
+            self._programs = job, programs_
         return self._programs
 
     def served(self, terms: Terms) -> tuple[Serving, Cores]:
@@ -243,11 +243,11 @@ def measuring(place: BenchPlace, post: Post, given: BenchRequest) -> Iterator[Be
     with ExitStack() as stack:
         side = BenchSide(place, post, request, given.spec_sha256, stack)
 
-        def do(asked: BenchTask) -> Any:
-            if isinstance(asked.work, SideWork):
-                return asked.work.at(side, asked.terms)
-            session = side.session(asked.terms)
-            return None if asked.work is None else asked.work(session)
+        def do(task: BenchTask) -> Any:
+            if isinstance(task.work, SideWork):
+                return task.work.at(side, task.terms)
+            session = side.session(task.terms)
+            return None if task.work is None else task.work(session)
 
         yield do
 
@@ -259,9 +259,9 @@ def _logs(run: Path, place: BenchPlace) -> Iterator[Path]:
     if logs.is_dir():
         gpus = "".join(f"-gpu{gpu}" for gpu in place.gpus or ())
         cpus = f"-cpu{place.cpus[0]}" if place.cpus else ""
-        own = logs / f"{place.host}{gpus}{cpus}"
-        own.mkdir(exist_ok=True)
-        yield own
+        log_directory = logs / f"{place.host}{gpus}{cpus}"
+        log_directory.mkdir(exist_ok=True)
+        yield log_directory
         return
     with private_directory() as directory:
         yield directory
@@ -277,7 +277,7 @@ def refuse_another(
     host = programs.host.to_json()
     machine, versions = machine_of(host, host["gpus"]), programs_of(programs.versions())
     here = Identity(machine, versions, fingerprint=programs.fingerprint())
-    told = [
+    texts = [
         f"{name}: {theirs} in the run, {mine} there"
         for name, mine, theirs in here.differences(manifest.identity)
     ]
@@ -285,11 +285,11 @@ def refuse_another(
         kept = manifest.models.get(label)
         if kept is None or model.files.sha256 != kept.sha256:
             there = "" if kept is None else kept.text
-            told.append(unified_diff(there, model.files.text, f"{label}/config.pbtxt").rstrip())
-    told += content.differences(files, content.content_of(job.served, files_of(job.spec)))
-    if told:
+            texts.append(unified_diff(there, model.files.text, f"{label}/config.pbtxt").rstrip())
+    texts += content.differences(files, content.content_of(job.served, files_of(job.spec)))
+    if texts:
         raise BenchRefusedError(
             f"the bench on {place}, cannot measure for {manifest.run_id}, since it differs:\n"
-            + "\n".join(f"  {line}" for text in told for line in text.splitlines()),
+            + "\n".join(f"  {line}" for text in texts for line in text.splitlines()),
             "use machines of one kind, with the same versions and the same files",
         )

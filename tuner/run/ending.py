@@ -23,7 +23,7 @@ from tuner.prepare.timebook import Phase, TimeBook
 from tuner.progress.events import Events
 from tuner.reason import Reason
 from tuner.record.manifest import Manifest, resume_command, run_command
-from tuner.record.noise import count_of_whole_rounds, noise_of
+from tuner.record.noise import count_of_full_rounds, noise_of
 from tuner.record.outcome import result_of
 from tuner.record.proved import ProvedConfig
 from tuner.record.result_schema import Change, Result, RunDecision
@@ -172,7 +172,7 @@ class Ending:
 
 def how_to_go_on(store: RunStore) -> str:
     """What is kept of an interrupted run, and the command that goes on."""
-    number, rows = len(store.trials()), count_of_whole_rounds(store.confirmation())
+    number, rows = len(store.trials()), count_of_full_rounds(store.confirmation())
     rounds = f" and {count_text(rows, 'measurement')} of its proof" if rows else ""
     kept = f"nothing was written; {count_text(number, 'trial')}{rounds} kept"
     manifest = store.manifest()

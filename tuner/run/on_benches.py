@@ -85,8 +85,8 @@ class OnBenches:
     ) -> None:
         self._job, self._request, self._store = job, request, RunStore(run)
         self._book, self._events, self._checkpoint = book, events, checkpoint
-        asked = replace(request, spec=request.spec.absolute(), output=request.output.absolute())
-        given = BenchRequest(asked, job.loaded.sha256)
+        absolute = replace(request, spec=request.spec.absolute(), output=request.output.absolute())
+        given = BenchRequest(absolute, job.loaded.sha256)
 
         def opens(bench: str, need: Need) -> None:
             fleet.open(bench, measuring, given, need)
@@ -175,12 +175,12 @@ def on_benches(
     if missing := lacking(Extra.RAY):
         raise missing
     refuse_misfits_for_benches(job.spec.name, job.spec)
-    found: list[OnBenches] = []
+    started: list[OnBenches] = []
 
     def heard(bench: str, what: object) -> None:
-        found[0].hear(bench, what)
+        started[0].hear(bench, what)
 
     events.step("starting Ray" if request.ray is None else f"joining Ray at {request.ray}")
     with ray_fleet(request.ray, heard, stop) as fleet, stop.listening():
-        found.append(OnBenches(fleet, job, request, run, book, events, stop, checkpoint))
-        yield found[0]
+        started.append(OnBenches(fleet, job, request, run, book, events, stop, checkpoint))
+        yield started[0]

@@ -62,7 +62,7 @@ from tuner.writeback.repository import half_written, unwritable
 from tuner.writeback.target import write_notes
 
 #: The rate for which perf_analyzer's command line is shown, where rates are searched.
-SHOWN_PER_S = 1000.0
+EXAMPLE_PER_S = 1000.0
 _ENDPOINTS = Endpoints("127.0.0.1:HTTP", "127.0.0.1:GRPC", "127.0.0.1:METRICS")
 
 
@@ -204,7 +204,7 @@ def previews(job: Job, count: int) -> list[Preview]:
         count = min(count, len(designs(job.space)))
     strategy = STRATEGIES[job.spec.search.strategy](job.space, job.spec)
     taken = {job.space.canonical(job.space.current).key}
-    shown: list[Preview] = []
+    rows: list[Preview] = []
     for number in range(1, count + 1):
         proposal = strategy.propose(number, [], taken)
         if not isinstance(proposal, Proposal):
@@ -215,8 +215,8 @@ def previews(job: Job, count: int) -> list[Preview]:
         text = changes_text(candidate, job.space.current)
         needed = needed_variables(candidate, job.space.current)
         variables = tuple(assignments(needed))
-        shown.append(Preview(text, change.diff, candidate.server_args, variables))
-    return shown
+        rows.append(Preview(text, change.diff, candidate.server_args, variables))
+    return rows
 
 
 def _chosen_by(spec: Spec) -> list[str]:
@@ -224,9 +224,11 @@ def _chosen_by(spec: Spec) -> list[str]:
     server, mounts = spec.server, spec.server.mounts.items()
     carry: list[object] = [stream.inputs for stream in spec.streams.values()]
     kinds = (FileInputs, RecordingInputs, RecordingArrivals)
-    files = [own.file for own in (*carry, spec.workload.arrivals) if isinstance(own, kinds)]
+    files = [
+        source.file for source in (*carry, spec.workload.arrivals) if isinstance(source, kinds)
+    ]
     sent = [] if server.managed else [*dict.fromkeys(str(file) for file in files if file)]
-    found = {
+    choices = {
         f"the tritonserver {server.binary}": server.binary is not None,
         f"the server's variables {', '.join(server.environment)}": bool(server.environment),
         f"the image {server.image}": server.image is not None,
@@ -236,7 +238,7 @@ def _chosen_by(spec: Spec) -> list[str]:
         f"requests from {', '.join(sent)}": bool(sent),
         f"the perf_analyzer {spec.workload.perf_analyzer}": spec.workload.perf_analyzer is not None,
     }
-    return [what for what, there in found.items() if there]
+    return [what for what, there in choices.items() if there]
 
 
 def _named_by(spec: Spec) -> tuple[ServerLauncher | None, Path]:
@@ -261,7 +263,7 @@ def _commands(
     if choose_generator(job).kind is not PERF_ANALYZER:
         return commands
     load = LoadPoint(
-        job.plan.arrivals, (job.plan.listed or (job.plan.levels.nearest(SHOWN_PER_S),))[0]
+        job.plan.arrivals, (job.plan.listed or (job.plan.levels.nearest(EXAMPLE_PER_S),))[0]
     )
     files = RunFiles(*(Path(n) for n in ("INPUTS.json", "INTERVALS.txt", "OUT.csv", "OUT.json")))
     (stream,) = spec.streams.values()  # it takes no more

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from tuner.modelconfig.files import read_config
 from tuner.prepare.job import Job, Request, prepare
-from tuner.record.noise import count_of_whole_rounds
+from tuner.record.noise import count_of_full_rounds
 from tuner.record.result_schema import Result
 from tuner.record.store import RESULT, SERVER_LOG, STUDY, RunStore
 from tuner.run.trust import BegunRuns, refuse_unnamed, spec_of
@@ -67,7 +67,7 @@ def end_of_a_write(
     if not request.write or longer != (request.trials, request.time_budget_s):
         return None
     with store.locked():
-        result = store.whole_result()
+        result = store.full_result()
         if result is None or result.written is None:
             repaired = repair(spec.repository, unrecorded=store.run_id)
             for undone in () if repaired is None else repaired.all_notes:
@@ -85,7 +85,7 @@ def repair_run(store: RunStore, note: Callable[[str], None]) -> None:
     """
     for torn in store.torn():
         note(torn)
-    store.cut_confirmation(count_of_whole_rounds(store.confirmation()))
+    store.cut_confirmation(count_of_full_rounds(store.confirmation()))
     (store.directory / RESULT).unlink(missing_ok=True)
 
 

@@ -65,13 +65,17 @@ def run(
     try:
         finished = _run(request, events, report, stop or Stop(events.note))
     except Exception as error:
-        told = explain_error(error, request.output)
-        if isinstance(told, InterruptedRunError) and not told.hint and request.resume is not None:
+        explained = explain_error(error, request.output)
+        if (
+            isinstance(explained, InterruptedRunError)
+            and not explained.hint
+            and request.resume is not None
+        ):
             with suppress(TunerError, OSError):  # stopped before the run was open again
-                told.hint = how_to_go_on(RunStore(request.resume))
-        if told is error:
+                explained.hint = how_to_go_on(RunStore(request.resume))
+        if explained is error:
             raise
-        raise told from (None if isinstance(told, InterruptedRunError) else error)
+        raise explained from (None if isinstance(explained, InterruptedRunError) else error)
     status = finished.result.status
     events.ended(finished.directory, status.value, status.exit_code)
     return finished
@@ -158,7 +162,7 @@ class _Here:
     book: TimeBook
     events: Events
     checkpoint: Callable[[], None]
-    found: Programs | None = None
+    _programs: Programs | None = None
 
     @contextmanager
     def programs(self) -> Iterator[Programs]:
@@ -166,14 +170,14 @@ class _Here:
         environment = self.request.environment
         with find_programs(self.job, environment, self.events.note) as programs:
             refuse_unreachable(self.job, environment)
-            self.found = programs
+            self._programs = programs
             yield programs
 
     @contextmanager
     def serving(self, store: RunStore) -> Iterator[Ready]:
         events, book, job = self.events, self.book, self.job
-        assert self.found is not None
-        with serving(job, self.found, store.logs, book, events.step) as served:
+        assert self._programs is not None
+        with serving(job, self._programs, store.logs, book, events.step) as served:
             refuse_empty(served.job.space)
             for note in beforehand(served.job, served.completed, served.load_s, self.request):
                 events.note(note)

@@ -81,7 +81,7 @@ def run_series(specs: Sequence[Path], request: Request, show: Show) -> tuple[Pat
             Member(str(path), job.spec.name, spec_sha256=job.loaded.sha256)
             for path, job in zip(specs, jobs, strict=True)
         )
-        found = {str(path): path for path in specs}
+        paths = {str(path): path for path in specs}
         now = datetime.now(UTC).isoformat(timespec="seconds")
         choices, machine = choices_of(request), _machine(request)
         write_series(directory, Series(now, choices, request.seed, members, machine))
@@ -90,25 +90,25 @@ def run_series(specs: Sequence[Path], request: Request, show: Show) -> tuple[Pat
     with written_by_one(directory):
         series = read_series(directory)
         if request.resume is not None:
-            found = _specs_of(series, directory, specs, BegunRuns(request.state))
-            waiting = list(found.values())
+            paths = _specs_of(series, directory, specs, BegunRuns(request.state))
+            waiting = list(paths.values())
             chosen = with_choices(request, directory, waiting, series.choices, series.seed)
             request = replace(chosen, resume=None, output=directory.absolute().parent)
             jobs = checked_jobs(waiting, request, show.note)
-            before = {m.spec: m.spec_sha256 for m in series.members if m.spec in found}
-            after = {name: job.loaded.sha256 for name, job in zip(found, jobs, strict=True)}
+            before = {m.spec: m.spec_sha256 for m in series.members if m.spec in paths}
+            after = {name: job.loaded.sha256 for name, job in zip(paths, jobs, strict=True)}
             here = _machine(request)
             wrong = [f"{spec} was edited" for spec in before if before[spec] != after.get(spec)]
             if here != series.fingerprint:
                 wrong.append(f"machine (fingerprint): {series.fingerprint} then, {here} now")
             refuse_changes(f"series {directory.name}", wrong)
-        alone = {name: job.spec for name, job in zip(found, jobs, strict=True)}
+        alone = {name: job.spec for name, job in zip(paths, jobs, strict=True)}
         for name, spec in alone.items() if request.on is not None else ():
             refuse_misfits_for_benches(name, spec)
-        began = {_spec(series, m): m.spec_sha256 for m in series.members if m.spec in found}
+        began = {_spec(series, m): m.spec_sha256 for m in series.members if m.spec in paths}
         if failed := BegunRuns(request.state).remember(directory, began):
             show.note(failed)
-        return directory, _go_on(directory, series, found, alone, request, show)
+        return directory, _go_on(directory, series, paths, alone, request, show)
 
 
 def _machine(request: Request) -> str:
@@ -121,8 +121,8 @@ def checked_jobs(specs: Sequence[Path], request: Request, note: Callable[[str], 
     jobs, searched = list[Job](), dict[Path, Path]()
     for spec in specs:
         try:
-            own = replace(request, spec=spec)
-            job = checked_job(own, settled_spec(own, note))
+            member_request = replace(request, spec=spec)
+            job = checked_job(member_request, settled_spec(member_request, note))
         except TunerError as error:
             errors.append((spec, error))
             continue
@@ -131,8 +131,8 @@ def checked_jobs(specs: Sequence[Path], request: Request, note: Callable[[str], 
             model = job.served.models[label]
             first = searched.setdefault(model.files.path.resolve(), spec)
             if first is not spec:
-                told = f"{model.name} is already searched by {first}"
-                errors.append((spec, SpecError(told, "name each model once")))
+                text = f"{model.name} is already searched by {first}"
+                errors.append((spec, SpecError(text, "name each model once")))
     if len(errors) == 1 and len(specs) == 1:
         raise errors[0][1]
     if errors and all(isinstance(error, EnvironmentNotReadyError) for _, error in errors):
@@ -195,8 +195,8 @@ def _go_on(
                 if not (member.run and (request.output / member.run / MANIFEST).is_file()):
                     member = replace(member, run=new_run_id(member.name))
                     state.keep(number, member)  # so that it is found again, whatever happens
-                own = replace(request, spec=specs[member.spec], on=None)
-                work = _Work(directory, member, own, show.report, _view(request, show))
+                member_request = replace(request, spec=specs[member.spec], on=None)
+                work = _Work(directory, member, member_request, show.report, _view(request, show))
                 fleet.open(member.run, tuned, work, need_of(fleet, settled[member.spec]))
                 fleet.submit(member.run, None)
             while fleet.benches():
@@ -255,10 +255,10 @@ def _listening(members: Sequence[Member], request: Request, show: Show) -> Itera
                 show.note(NICE.format(name=member.name, place=what))
         elif isinstance(what, Exception):
             show.failed(what)
-        elif shown is not None:
-            shown(member.name, what)
+        elif show_event is not None:
+            show_event(member.name, what)
 
-    with together as shown:
+    with together as show_event:
         yield heard
 
 
@@ -286,7 +286,7 @@ class _Work:
     member: Member
     request: Request
     report: Callable[[Path], object]
-    shown: Callable[[Post], AbstractContextManager[_RunView]]
+    view_of: Callable[[Post], AbstractContextManager[_RunView]]
 
 
 def _view(request: Request, show: Show) -> Callable[[Post], AbstractContextManager[_RunView]]:
@@ -335,8 +335,8 @@ def _there(place: BenchPlace, work: _Work) -> Request:
 
 def _failed(member: Member, error: Exception) -> Member:
     code = error.exit_code if isinstance(error, TunerError) else TunerError.exit_code
-    told = error.message if isinstance(error, TunerError) else f"a defect: {error!r}"
-    return replace(member, status=Status.FAILED, exit_code=code, error=told)
+    text = error.message if isinstance(error, TunerError) else f"a defect: {error!r}"
+    return replace(member, status=Status.FAILED, exit_code=code, error=text)
 
 
 def _tune(post: Post, work: _Work) -> Member:
@@ -344,19 +344,19 @@ def _tune(post: Post, work: _Work) -> Member:
     member, request = work.member, work.request
     directory = request.output / member.run
     begun = (directory / MANIFEST).is_file()
-    stored = RunStore(directory).whole_result() if begun and member.exit_code is None else None
+    stored = RunStore(directory).full_result() if begun and member.exit_code is None else None
     ended = Status.INTERRUPTED if stored is None else stored.status
     if ended not in (Status.FAILED, Status.INTERRUPTED):  # killed between its end and this record
         work.report(directory)
         return replace(member, status=ended, exit_code=ended.exit_code)
     request = replace(request, resume=directory if begun else None, run_id=member.run)
-    with work.shown(post) as shown:
+    with work.view_of(post) as view:
         try:
-            ended = run(request, shown.events, work.report, shown.stop).result.status
+            ended = run(request, view.events, work.report, view.stop).result.status
             return replace(member, status=ended, exit_code=ended.exit_code, error="")
         except InterruptedRunError as error:
-            shown.stop.requested = True
+            view.stop.requested = True
             return replace(member, status=Status.INTERRUPTED, exit_code=error.exit_code)
         except Exception as error:
-            shown.failed(error)
+            view.failed(error)
             return _failed(member, error)

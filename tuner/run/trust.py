@@ -160,6 +160,8 @@ def refuse_unnamed(
     command: Command = resume_command,
 ) -> NoReturn:
     """SpecError with the whole command, in which the user gives what no run is asked for."""
-    told = f"{plain(why)}: the run may come from someone else and could start other programs"
-    whole = command(run, list(map(str, specs)), choices)
-    raise SpecError(told, f"look at it with `tune plan`; if you mean it, give all of it: {whole}")
+    text = f"{plain(why)}: the run may come from someone else and could start other programs"
+    full_command = command(run, list(map(str, specs)), choices)
+    raise SpecError(
+        text, f"look at it with `tune plan`; if you mean it, give all of it: {full_command}"
+    )

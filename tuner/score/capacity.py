@@ -127,7 +127,7 @@ class LevelRange:
 
     lowest: float
     highest: float
-    whole: bool = False
+    integer: bool = False
     limited: bool = False
     step: float = 0.0
 
@@ -151,7 +151,7 @@ class LevelRange:
     @property
     def unit(self) -> float:
         """The distance of one level from the next; 0: they are as near as can be."""
-        return 1.0 if self.whole else self.step
+        return 1.0 if self.integer else self.step
 
 
 #: A server that answers less than this share of what is sent is saturated.

@@ -160,10 +160,10 @@ def value_of(metric: Metric, measurement: Measurement | None, lost: int = 0) -> 
     return None if value is None or math.isnan(value) else float(value)
 
 
-def _at(path: str, found: Any) -> Any:
+def _at(path: str, value: Any) -> Any:
     for name in path.split("."):
-        found = getattr(found, name, None)
-    return found
+        value = getattr(value, name, None)
+    return value
 
 
 def judge(slo: Slo, measurement: Measurement, *, lasting: bool = True) -> SloResult:
@@ -171,18 +171,18 @@ def judge(slo: Slo, measurement: Measurement, *, lasting: bool = True) -> SloRes
 
     ``lasting``: a load that the server cannot follow does not pass either.
     """
-    own = measurement.of(slo.stream)
-    value = None if own is None else value_of(slo.metric, own, own.failed_count)
-    verdict = Verdict.NOT_ENOUGH_DATA if own is None else _verdict(slo, value, own)
+    stream = measurement.of(slo.stream)
+    value = None if stream is None else value_of(slo.metric, stream, stream.failed_count)
+    verdict = Verdict.NOT_ENOUGH_DATA if stream is None else _verdict(slo, value, stream)
     reason = ""
     bound_us = slo.bound if slo.metric.is_latency else math.inf
-    if lasting and verdict is Verdict.PASS and own is not None:
-        reason = unsteadiness(own, bound_us)
+    if lasting and verdict is Verdict.PASS and stream is not None:
+        reason = unsteadiness(stream, bound_us)
     if reason:
         verdict = Verdict.NOT_STEADY
     quantile, short = slo.metric.quantile, verdict is Verdict.NOT_ENOUGH_DATA
     needed = _needed(quantile) if short and quantile is not None else None
-    answered = 0 if own is None else own.completed_count
+    answered = 0 if stream is None else stream.completed_count
     return SloResult(
         expression=str(slo),
         metric=slo.metric.name,
@@ -206,8 +206,8 @@ def judge_all(slos: Sequence[Slo], measurement: Measurement) -> tuple[SloResult,
 
 def outcome_of(results: Sequence[SloResult]) -> SloOutcome:
     """What all SLOs together say: one that is missed decides, then one without a verdict."""
-    found = {r.verdict.outcome for r in results} or {SloOutcome.TOO_FEW}
-    return next(o for o in (SloOutcome.MISSED, SloOutcome.TOO_FEW, SloOutcome.MET) if o in found)
+    outcomes = {r.verdict.outcome for r in results} or {SloOutcome.TOO_FEW}
+    return next(o for o in (SloOutcome.MISSED, SloOutcome.TOO_FEW, SloOutcome.MET) if o in outcomes)
 
 
 def outcome_of_rounds(outcomes: Sequence[SloOutcome]) -> SloOutcome:
@@ -260,8 +260,8 @@ def tail_slo(slos: Iterable[Slo]) -> Slo | None:
 def tails(slos: Sequence[Slo]) -> list[Slo]:
     """`tail_slo` of each stream that has one."""
     streams = dict.fromkeys(slo.stream for slo in slos)
-    found = (tail_slo(slo for slo in slos if slo.stream == stream) for stream in streams)
-    return [slo for slo in found if slo is not None]
+    slos_ = (tail_slo(slo for slo in slos if slo.stream == stream) for stream in streams)
+    return [slo for slo in slos_ if slo is not None]
 
 
 def tightest_latency(slos: Iterable[Slo]) -> Slo | None:

@@ -75,8 +75,8 @@ class LateShare(Facts):
         said = f"{share}% late{known}"
         if not self.left_out_s:
             return said
-        whole, out_s = digits(100.0 * self.with_left_out, 2), digits(self.left_out_s, 2)
-        said = f"{said}; {whole}% with the {out_s} s in which the machine paused"
+        total, out_s = digits(100.0 * self.with_left_out, 2), digits(self.left_out_s, 2)
+        said = f"{said}; {total}% with the {out_s} s in which the machine paused"
         return f"{said}: the machine decides this SLO" if self.machine_decides else said
 
 
@@ -88,19 +88,19 @@ def measured_late_share(
     ``relaxation_s``: how long the latency is correlated with its past, as far as any window showed.
     """
     most = math.inf if relaxation_s <= 0.0 else measurement.duration_s / (2.0 * relaxation_s)
-    found = []
+    shares = []
     for tail in tails(slos):
-        own = measurement.of(tail.stream)
-        if own is None or own.by_arrival_us is None:
+        stream = measurement.of(tail.stream)
+        if stream is None or stream.by_arrival_us is None:
             continue
         allowed = 1.0 - (tail.metric.quantile or 0.0)
-        share = late_share(own.by_arrival_us, tail.bound, most)
-        if own.all_by_arrival_us is not None:
-            whole = float((own.all_by_arrival_us > tail.bound).mean())
-            share = replace(share, left_out_s=own.left_out_s, with_left_out=whole)
-            share = replace(share, machine_decides=whole > max(DECIDES * share.share, allowed))
-        found.append((share.at_most / allowed, share))
-    return max(found, key=lambda pair: pair[0])[1] if found else None
+        share = late_share(stream.by_arrival_us, tail.bound, most)
+        if stream.all_by_arrival_us is not None:
+            total = float((stream.all_by_arrival_us > tail.bound).mean())
+            share = replace(share, left_out_s=stream.left_out_s, with_left_out=total)
+            share = replace(share, machine_decides=total > max(DECIDES * share.share, allowed))
+        shares.append((share.at_most / allowed, share))
+    return max(shares, key=lambda pair: pair[0])[1] if shares else None
 
 
 def late_share(

@@ -60,7 +60,7 @@ def load_plan(
     kind = Arrivals(arrivals.kind)
     if isinstance(arrivals, ClosedArrivals):
         given: Sequence[float] | None = arrivals.concurrency
-        levels = LevelRange(1.0, float(arrivals.max_concurrency), whole=True)
+        levels = LevelRange(1.0, float(arrivals.max_concurrency), integer=True)
     else:
         given = arrivals.rate
         lowest = lowest_level(slos, shares, float(workload.max_window))
@@ -126,7 +126,7 @@ def next_load(
     """The most telling load after ``probes``, of which there is at least one; None: no other is."""
     bracket = Bracket.of(probes)
     floor, ceiling = bracket.floor, bracket.ceiling
-    used_up = 0.0 if floor is None or levels.whole else floor.slo_utilisation or 0.0
+    used_up = 0.0 if floor is None or levels.integer else floor.slo_utilisation or 0.0
     if (used_up >= steps.close and len(probes) > 1) or bracket.gap < steps.wide:
         return None
     few = [p.level for p in probes if p.outcome is SloOutcome.TOO_FEW]

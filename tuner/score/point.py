@@ -42,9 +42,9 @@ class Point(Facts):
     @property
     def outcome(self) -> SloOutcome:
         """What the SLOs say; few answers of an overload are a miss, since it is one."""
-        found = outcome_of(self.slo)
-        overloaded = found is SloOutcome.TOO_FEW and [*_answered_of_behind(self.measurement)]
-        return SloOutcome.MISSED if overloaded else found
+        result = outcome_of(self.slo)
+        overloaded = result is SloOutcome.TOO_FEW and [*_answered_of_behind(self.measurement)]
+        return SloOutcome.MISSED if overloaded else result
 
     @property
     def passed(self) -> bool:

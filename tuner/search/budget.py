@@ -106,14 +106,14 @@ def lone_miss(history: Sequence[Trial], slos: Sequence[Slo], space: Space) -> Re
 
 def _alone_us(trial: Trial, slo: Slo) -> float:
     """The median latency where most requests were alone; infinite where they never were."""
-    found = [math.inf]
+    times_us = [math.inf]
     for point in trial.points:
-        whole, own = point.measurement, point.measurement.of(slo.stream)
-        open_loop = whole.load.arrivals.open_loop
-        in_flight = whole.requests_per_s * whole.avg_latency_us / 1e6 if open_loop else point.level
-        if own is not None and in_flight <= (MOSTLY_ALONE if open_loop else 1.0):
-            found.append(own.p50_latency_us)
-    return min(found)
+        total, stream = point.measurement, point.measurement.of(slo.stream)
+        open_loop = total.load.arrivals.open_loop
+        in_flight = total.requests_per_s * total.avg_latency_us / 1e6 if open_loop else point.level
+        if stream is not None and in_flight <= (MOSTLY_ALONE if open_loop else 1.0):
+            times_us.append(stream.p50_latency_us)
+    return min(times_us)
 
 
 def out_of_reach(

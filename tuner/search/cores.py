@@ -62,7 +62,7 @@ def settle_cores(
         if said := cores_note(served.job):
             events.note(said)
         return cores_of(spec)
-    sharing, why = _foreseen(served.job)
+    sharing, why = _expected_sharing(served.job)
     if known is not None:
         sharing, why = known.sharing, ""
     elif sharing is None:
@@ -86,7 +86,7 @@ def cores_note(job: Job) -> str:
         if cores.server and leaves_its_cpus(job):
             return f"{cores}: {_LEAVES}: threads are put back, but as many; set their count"
         return str(cores) if job.spec.server.managed else ""
-    sharing, why = _foreseen(job)
+    sharing, why = _expected_sharing(job)
     if sharing is not None:
         return f"{cores_of(job.spec, sharing)}: {why}"
     return (
@@ -105,7 +105,7 @@ def _is_open(spec: Spec) -> bool:
     )
 
 
-def _foreseen(job: Job) -> tuple[Sharing | None, str]:
+def _expected_sharing(job: Job) -> tuple[Sharing | None, str]:
     """What is decided without a measurement, and why."""
     needs_all = _LEAVES if leaves_its_cpus(job) else _follows_its_cpus(job)
     first = may_be_first()

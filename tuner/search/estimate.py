@@ -99,8 +99,8 @@ class Estimate:
     def text(self) -> str:
         """`the last run took 6:05 (search 2:00, proof 3:10)`, or `about` so long."""
         known, both_s = self.last_s, self.search_s + self.proof_s
-        whole = f"about {_clock(both_s)}" if known is None else f"the last run took {_clock(known)}"
-        return f"{whole} (search {_clock(self.search_s)}, proof {_clock(self.proof_s)})"
+        total = f"about {_clock(both_s)}" if known is None else f"the last run took {_clock(known)}"
+        return f"{total} (search {_clock(self.search_s)}, proof {_clock(self.proof_s)})"
 
     @property
     def sentence(self) -> str:
@@ -109,13 +109,13 @@ class Estimate:
 
 def foresee_run(results: Path, job: Job, seen: Seen = Seen()) -> Estimate:
     """What the last run of the model took that was to take as long; without one, an estimate."""
-    limits, asked = ("budget", "confirm"), job.spec.plain()
+    limits, plain = ("budget", "confirm"), job.spec.plain()
 
     def took(store: RunStore) -> Estimate | None:
         manifest, result = store.manifest(), store.result()
         if result is None or result.status in (Status.INTERRUPTED, Status.FAILED):
             return None
-        if manifest.name != job.spec.name or any(manifest.spec[n] != asked[n] for n in limits):
+        if manifest.name != job.spec.name or any(manifest.spec[n] != plain[n] for n in limits):
             return None
         trials, rounds = store.trials(), store.confirmation()
         wall_s, phases, search_s = result.time.wall_s, result.time.by_phase(), spent_s(trials)

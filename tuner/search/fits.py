@@ -48,7 +48,7 @@ class ResourceDemand:
         models = candidate.models.items()
         return cls(
             instances={label: _instances(fields) for label, fields in models},
-            batches={label: _whole(fields.get(MAX_BATCH_SIZE)) for label, fields in models},
+            batches={label: _integer(fields.get(MAX_BATCH_SIZE)) for label, fields in models},
             cache_bytes=candidate.cache_bytes or 0,
         )
 
@@ -66,7 +66,7 @@ def _instances(fields: Mapping[str, FieldValue]) -> int:
     return sum(v for v in counts if isinstance(v, int)) or 1
 
 
-def _whole(value: object) -> int:
+def _integer(value: object) -> int:
     return value if isinstance(value, int) else 0
 
 
@@ -85,16 +85,20 @@ class Refusals:
         return any(self._rules_out(t, candidate) for t in self.history if t.refused)
 
     def _rules_out(self, refused: Trial, candidate: Candidate) -> bool:
-        asked, demand = ResourceDemand.of(refused.candidate), ResourceDemand.of(candidate)
+        refused_demand, demand = ResourceDemand.of(refused.candidate), ResourceDemand.of(candidate)
         lacked = not refused.attempts or lacks_memory(refused.reason)
         likes = _alike(refused.candidate, self.history, service_key)
-        if not lacked and _served(ResourceDemand({}, asked.batches, asked.cache_bytes), likes):
+        if not lacked and _served(
+            ResourceDemand({}, refused_demand.batches, refused_demand.cache_bytes), likes
+        ):
             key: Callable[[Candidate], object] = _place_key
-            asked, demand = (ResourceDemand(d.instances, {}, 0) for d in (asked, demand))
+            refused_demand, demand = (
+                ResourceDemand(d.instances, {}, 0) for d in (refused_demand, demand)
+            )
         else:
             key = _memory_key if lacked else service_key
         alike = _alike(candidate, self.history, key)
-        return refused in alike and demand.covers(asked) and not _served(demand, alike)
+        return refused in alike and demand.covers(refused_demand) and not _served(demand, alike)
 
 
 def _served(demand: ResourceDemand, alike: Sequence[Trial]) -> bool:
@@ -106,8 +110,8 @@ def _served(demand: ResourceDemand, alike: Sequence[Trial]) -> bool:
 def _alike(
     candidate: Candidate, trials: Sequence[Trial], key: Callable[[Candidate], object]
 ) -> list[Trial]:
-    own = key(candidate)
-    return [t for t in trials if key(t.candidate) == own]
+    key_of = key(candidate)
+    return [t for t in trials if key(t.candidate) == key_of]
 
 
 def _memory_key(candidate: Candidate) -> list[tuple[Knob, Any]]:
@@ -154,8 +158,8 @@ def _estimate(wanted: ResourceDemand, known: Sequence[tuple[ResourceDemand, Memo
 
 def _row(demand: ResourceDemand, labels: Sequence[str]) -> npt.NDArray[np.float64]:
     """What weighs less explains less, where readings leave it open."""
-    found = [0.25]
+    values = [0.25]
     for label in labels:
         instances = demand.instances.get(label, 1)
-        found += [instances, instances * demand.batches.get(label, 0) / 256.0]
-    return np.array(found)
+        values += [instances, instances * demand.batches.get(label, 0) / 256.0]
+    return np.array(values)

@@ -158,10 +158,10 @@ class Measuring:
     def _tell_length(self, rate_per_s: float) -> None:
         """Before the first long window, once: how long windows are, and the run."""
         session = self._session
-        told = long_windows(session.spec, rate_per_s) if self._owed else ""
-        if told:
+        text = long_windows(session.spec, rate_per_s) if self._owed else ""
+        if text:
             run = estimate_run(session.job, Seen(rate_per_s, (session.load_s,)))
-            session.events.note(f"{told}; {run.sentence}")
+            session.events.note(f"{text}; {run.sentence}")
 
     def _measured(self, seed: int, level: float) -> Point:
         self._refuse_when_late(level)
@@ -185,11 +185,11 @@ class Measuring:
         needs_s = 0.0 if level is None else length_s(self._session.spec, self._session.plan, level)
         if not self._owed and self._clock.left_s() <= needs_s:
             raise failed(OutOfTimeError, Reason(ReasonKind.OUT_OF_TIME))
-        whole_s = self._clock.time_s
-        if self._owed and whole_s is not None and needs_s > whole_s:
+        budget_s = self._clock.time_s
+        if self._owed and budget_s is not None and needs_s > budget_s:
             raise LoadFailedError(
                 f"one measurement at {digits(level or 0.0, 3)}/s takes {minutes(needs_s)}, and "
-                f"budget.time is {minutes(whole_s)}: raise it, or ask for a lower percentile"
+                f"budget.time is {minutes(budget_s)}: raise it, or ask for a lower percentile"
             )
 
 

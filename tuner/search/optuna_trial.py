@@ -99,19 +99,19 @@ IN_RANGE = "range"
 
 def distributions(space: Space) -> dict[str, optuna.distributions.BaseDistribution]:
     """Optuna's distribution of every parameter, by Optuna's name."""
-    found: dict[str, optuna.distributions.BaseDistribution] = {}
+    by_name: dict[str, optuna.distributions.BaseDistribution] = {}
     categorical = optuna.distributions.CategoricalDistribution
     for parameter in space.parameters:
         if isinstance(parameter, ChoiceParameter):
-            found[str(parameter.knob)] = categorical([text(v) for v in parameter])
+            by_name[str(parameter.knob)] = categorical([text(v) for v in parameter])
             continue
         if parameter.special:
             texts = [text(parameter.special[0]), IN_RANGE]
-            found[_choice_name(parameter)] = categorical(texts)
-        found[str(parameter.knob)] = optuna.distributions.IntDistribution(
+            by_name[_choice_name(parameter)] = categorical(texts)
+        by_name[str(parameter.knob)] = optuna.distributions.IntDistribution(
             parameter.low, parameter.high, log=parameter.log, step=parameter.step
         )
-    return found
+    return by_name
 
 
 def suggest(space: Space, ask: Callable[[str], OptunaValue]) -> Candidate:
@@ -139,7 +139,7 @@ def params(space: Space, candidate: Candidate) -> dict[str, OptunaValue]:
     candidate = space.canonical(candidate)
     if not space.contains(candidate):
         return {}
-    found: dict[str, OptunaValue] = {}
+    by_name: dict[str, OptunaValue] = {}
     values = space.values(candidate)
     for parameter in space.parameters:
         if parameter.knob not in values:
@@ -147,15 +147,15 @@ def params(space: Space, candidate: Candidate) -> dict[str, OptunaValue]:
         value = values[parameter.knob]
         if isinstance(parameter, ChoiceParameter):
             if value in parameter:
-                found[str(parameter.knob)] = text(value)
+                by_name[str(parameter.knob)] = text(value)
             continue
         special = value in parameter.special
         if parameter.special:
-            found[_choice_name(parameter)] = text(value) if special else IN_RANGE
+            by_name[_choice_name(parameter)] = text(value) if special else IN_RANGE
         if not special:
             assert isinstance(value, int)
-            found[str(parameter.knob)] = value
-    return found
+            by_name[str(parameter.knob)] = value
+    return by_name
 
 
 def _choice_name(parameter: RangeParameter) -> str:

@@ -35,11 +35,11 @@ def outlook_of(
     }[ahead]
     current = job.space.current
     best = incumbent(trials, job.spec.objective.goal, current)
-    own = next((t for t in trials if t.candidate == current), None)
-    if best is None or own is None or best.candidate == own.candidate:
+    current_trial = next((t for t in trials if t.candidate == current), None)
+    if best is None or current_trial is None or best.candidate == current_trial.candidate:
         return Outlook(left_s)
     aim = Aim(job.spec.objective, job.spec.slos, job.plan)
-    known, ours = aim.measured(own), aim.measured(best)
-    least = aim.bound(own) if known is None else known
+    known, ours = aim.measured(current_trial), aim.measured(best)
+    least = aim.bound(current_trial) if known is None else known
     gain = None if ours is None or least is None else math.exp(ours - least)
     return Outlook(left_s, gain, at_least=known is None)

@@ -83,9 +83,9 @@ class Screening:
 
     def ranked(self, leads: Sequence[Candidate]) -> Sequence[Candidate]:
         """Those that answer most first, unless a capacity takes no longer than a look."""
-        asked = [c for c in leads if self._asks(c)]
+        screened = [c for c in leads if self._asks(c)]
         begin_s = self._session.book.wall_s
-        for number, candidate in enumerate(asked if len(asked) > 1 else ()):
+        for number, candidate in enumerate(screened if len(screened) > 1 else ()):
             try:
                 self._session.bench.deploy(candidate)
                 self.look(candidate)
@@ -93,9 +93,9 @@ class Screening:
                 self._session.bench.lost(error.reason)
             look_s = self._session.book.wall_s - begin_s
             first_s = self._measurement_s(FIRST_SHARE * self._answered(candidate))
-            if not number and MEASUREMENTS * first_s < look_s * (len(asked) - 1):
+            if not number and MEASUREMENTS * first_s < look_s * (len(screened) - 1):
                 return leads
-            self._tell(f"{number + 1}/{len(asked)}", candidate)
+            self._tell(f"{number + 1}/{len(screened)}", candidate)
         most = max(map(self._answered, leads), default=0.0)
         alike = [c for c in leads if self._answered(c) >= ALIKE * most]
         rest = [c for c in leads if c not in alike]
@@ -156,8 +156,8 @@ class Screening:
 
     def _tell(self, number: str, candidate: Candidate) -> None:
         seen, session = self.seen.get(candidate.key), self._session
-        found = "no result"
+        result = "no result"
         if seen is not None:
-            found = f"{digits(seen.answered_per_s, 4)}/s with {seen.in_flight} in flight"
+            result = f"{digits(seen.answered_per_s, 4)}/s with {seen.in_flight} in flight"
         name = changes_text(candidate, session.current)
-        session.events.note(f"screening {number}  {name}  ->  {found}")
+        session.events.note(f"screening {number}  {name}  ->  {result}")

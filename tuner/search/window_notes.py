@@ -54,8 +54,8 @@ def window_notes(spec: Spec, plan: LoadPlan, rate_per_s: float | None) -> Iterat
         yield from rare
         return
     slo, rates = _hardest(spec), plan.listed or ((rate_per_s,) if rate_per_s else ())
-    if rates and (told := long_windows(spec, min(rates))):
-        yield told
+    if rates and (text := long_windows(spec, min(rates))):
+        yield text
     elif not rates and slo is not None:
         enough = lowest_level(spec.slos, spec.shares, float(spec.workload.window))
         window_s = lowest_level(spec.slos, spec.shares, 1.0) / SLOW_PER_S
@@ -95,31 +95,31 @@ def replay_notes(job: Job) -> Iterator[str]:
     yield from trace_notes(spec, plan)
     if traffic is None:
         return
-    own = traffic.recording
-    name, mean = own.path.name, digits(own.rate_per_s)
+    recording = traffic.recording
+    name, mean = recording.path.name, digits(recording.rate_per_s)
     yield (
-        f"{name}: {own.due_s.size} requests in {minutes(own.length_s)}, {mean}/s on average and "
-        f"{digits(busiest_per_s(own))}/s in its busiest second"
+        f"{name}: {recording.due_s.size} requests in {minutes(recording.length_s)}, {mean}/s on average "
+        f"and {digits(busiest_per_s(recording))}/s in its busiest second"
     )
-    if own.resolution_s:
+    if recording.resolution_s:
         yield (
-            f"{name} was made from times of a resolution of {digits(own.resolution_s)} s, spread "
-            "by chance: bursts within it are not those of production, so leave the SLOs a margin"
+            f"{name} was made from times of a resolution of {digits(recording.resolution_s)} s, "
+            "spread by chance: bursts within it are not those of production, so leave the SLOs a margin"
         )
-    found = duplicates(own)
-    yield from () if found is None else found.sentences()
-    level = min(plan.listed) if plan.listed else plan.levels.nearest(own.rate_per_s)
-    pace = level / own.rate_per_s if traffic.keeps_pace else 1.0
+    repeats = duplicates(recording)
+    yield from () if repeats is None else repeats.sentences()
+    level = min(plan.listed) if plan.listed else plan.levels.nearest(recording.rate_per_s)
+    pace = level / recording.rate_per_s if traffic.keeps_pace else 1.0
     window_s = pace * window_of(spec, LoadPoint(plan.arrivals, level), brief=True).duration_s
-    if window_s < own.length_s:
+    if window_s < recording.length_s:
         yield (
             f"a window at {digits(level)}/s replays {minutes(window_s)} of {name}: stretches from "
             "calm to busy, the busiest one among them; raise workload.window to replay more"
         )
-    elif window_s > own.length_s:
+    elif window_s > recording.length_s:
         yield (
             f"{name} is shorter than a window at {digits(level)}/s, {minutes(window_s)}: it "
-            f"goes round {digits(window_s / own.length_s, 2)} times; lower workload.window"
+            f"goes round {digits(window_s / recording.length_s, 2)} times; lower workload.window"
         )
 
 
@@ -166,8 +166,8 @@ def _hardest(spec: Spec, level: float = 1.0) -> Slo | None:
 def _too_rare(spec: Spec) -> Iterator[str]:
     """Streams of the background of which even the longest window holds too few requests."""
     for name, stream in spec.streams.items():
-        own = [slo for slo in spec.slos if slo.holds_for(name)]
-        needs_s = requests_for(tail_shares(own)) / stream.rate if stream.rate and own else 0.0
+        slos = [slo for slo in spec.slos if slo.holds_for(name)]
+        needs_s = requests_for(tail_shares(slos)) / stream.rate if stream.rate and slos else 0.0
         if needs_s > float(spec.workload.max_window):
             yield (
                 f"{name} comes at {digits(stream.rate or 0.0, 2)}/s: its SLO needs windows of "

@@ -38,9 +38,9 @@ def _compared(facts: Facts, meaning: str) -> str:
     nights = count(facts, "nights")
     ratio, low, high = (f"{number(facts, n):.3f}" for n in ("ratio", "ratio_low", "ratio_high"))
     interval = f"{number(facts, 'confidence_share'):.0%} interval {low} to {high}"
-    told = f"{interval}, from {nights} night{'s' * (nights > 1)}"
+    details = f"{interval}, from {nights} night{'s' * (nights > 1)}"
     times = f"{str(facts['compared']).capitalize()} is {ratio} times the accepted result's"
-    return f"{times} ({told}): {meaning}."
+    return f"{times} ({details}): {meaning}."
 
 
 def _other_machine(_: Reason, facts: Facts) -> str:

@@ -14,11 +14,11 @@ _UNENDED = (
 
 
 def _client_behind(reason: Reason, facts: Facts) -> str:
-    told = [f"the load generator could not keep up with {facts['load']}"]
+    parts = [f"the load generator could not keep up with {facts['load']}"]
     if "sent_per_s" in facts:
-        told.append(f"it sent {digits(number(facts, 'sent_per_s'), 4)}/s")
-    told.extend(_late(own.facts) for own in reason.causes)
-    return "; ".join(told)
+        parts.append(f"it sent {digits(number(facts, 'sent_per_s'), 4)}/s")
+    parts.extend(_late(cause.facts) for cause in reason.causes)
+    return "; ".join(parts)
 
 
 def _late(facts: Facts) -> str:
@@ -42,10 +42,10 @@ def _client_costly(_: Reason, facts: Facts) -> str:
     parts = {"slo_share": "the tightest latency SLO"}
     if "core_count" in facts:
         parts["core_share"] = count_text(count(facts, "core_count"), "core")
-    told = [f"{number(facts, n):.0%} of {what}" for n, what in parts.items() if n in facts]
+    shares = [f"{number(facts, n):.0%} of {what}" for n, what in parts.items() if n in facts]
     return (
         f"The load generator itself took {digits(number(facts, 'request_ms'), 2)} ms of CPU for a "
-        f"request: {' and '.join(told)}."
+        f"request: {' and '.join(shares)}."
     )
 
 
@@ -65,20 +65,20 @@ def _unanswered(_: Reason, facts: Facts) -> str:
 
 
 def _not_steady(_: Reason, facts: Facts) -> str:
-    found, expected = (digits(number(facts, n)) for n in ("by_rate", "in_flight"))
+    by_rate, expected = (digits(number(facts, n)) for n in ("by_rate", "in_flight"))
     return (
-        f"Little's law does not hold: rate times latency gives {found} requests in "
+        f"Little's law does not hold: rate times latency gives {by_rate} requests in "
         f"flight, there were {expected}; the system was not in a steady state."
     )
 
 
 def _some_failed(_: Reason, facts: Facts) -> str:
-    asked = count_text(count(facts, "request_count"), "request")
-    of = f"{count(facts, 'failed_count'):,} of {asked}"
-    told = f"The model answered {of} with an error"
+    requests = count_text(count(facts, "request_count"), "request")
+    of = f"{count(facts, 'failed_count'):,} of {requests}"
+    start = f"The model answered {of} with an error"
     if facts["in_sequences"]:
-        told = f"{of} failed, those included that follow a failed one in its sequence"
-    return f"{told}: {facts['words']}"
+        start = f"{of} failed, those included that follow a failed one in its sequence"
+    return f"{start}: {facts['words']}"
 
 
 def _modes(_: Reason, facts: Facts) -> str:
@@ -89,13 +89,13 @@ def _modes(_: Reason, facts: Facts) -> str:
 
 def _inputs_repeated(_: Reason, facts: Facts) -> str:
     times = f"{number(facts, 'times'):.1f} times"
-    told = f"The list of {count(facts, 'sampled_count')} sampled inputs was used {times} over"
-    return f"{told}: inputs repeated more often than the spec asks for."
+    start = f"The list of {count(facts, 'sampled_count')} sampled inputs was used {times} over"
+    return f"{start}: inputs repeated more often than the spec asks for."
 
 
 def _of_requests(facts: Facts) -> str:
-    asked = count_text(count(facts, "request_count"), "request")
-    return f"{count(facts, 'broken_count'):,} of {asked}"
+    requests = count_text(count(facts, "request_count"), "request")
+    return f"{count(facts, 'broken_count'):,} of {requests}"
 
 
 def _quota(_: Reason, facts: Facts) -> str:

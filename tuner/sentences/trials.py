@@ -46,15 +46,15 @@ def _generator_failed(_: Reason, facts: Facts) -> str:
 
 
 def _model_failed_requests(_: Reason, facts: Facts) -> str:
-    asked = count_text(count(facts, "request_count"), "request")
+    requests = count_text(count(facts, "request_count"), "request")
     words = facts["words"] or "it gave no reason"
-    return f"the model failed {count(facts, 'failed_count'):,} of {asked}: {words}"
+    return f"the model failed {count(facts, 'failed_count'):,} of {requests}: {words}"
 
 
 def _model_answered_errors(_: Reason, facts: Facts) -> str:
     least = "at least " if facts["at_least"] else ""
-    asked = count_text(count(facts, "request_count"), "request")
-    failed_of = f"{least}{count(facts, 'failed_count'):,} of {asked}"
+    requests = count_text(count(facts, "request_count"), "request")
+    failed_of = f"{least}{count(facts, 'failed_count'):,} of {requests}"
     return f"the model answered {failed_of} with an error: {facts['words']}"
 
 
@@ -69,16 +69,16 @@ def _not_served(reason: Reason, facts: Facts) -> str:
 
 
 def _nearest_miss(_: Reason, facts: Facts) -> str:
-    told = (
+    start = (
         f"No config measured meets every SLO. The nearest was trial {facts['trial']}, which misses "
         f"{facts['misses']}"
     )
     if "lowest_rate_per_s" not in facts:
-        return f"{told}."
+        return f"{start}."
     lowest = digits(number(facts, "lowest_rate_per_s"))
     return (
-        f"{told} at {lowest}/s. At lower rates max_window is too short for a verdict: raise it, or "
-        "bound a lower percentile."
+        f"{start} at {lowest}/s. At lower rates max_window is too short for a verdict: raise it, "
+        "or bound a lower percentile."
     )
 
 
@@ -106,11 +106,11 @@ def _best_other_falls_short(reason: Reason, facts: Facts) -> str:
 
 
 def _only_it_meets(_: Reason, facts: Facts) -> str:
-    told = "met them at no load"
+    how = "met them at no load"
     if "current_at_most_per_s" in facts:
-        told = f"did not sustain {digits(number(facts, 'current_at_most_per_s'))}/s"
+        how = f"did not sustain {digits(number(facts, 'current_at_most_per_s'))}/s"
     when = "when measured again" if facts["current_measured_again"] else "in the search"
-    return f"it met every SLO when measured again; the current config {told} {when}"
+    return f"it met every SLO when measured again; the current config {how} {when}"
 
 
 def _times(facts: Facts) -> str:
@@ -132,8 +132,8 @@ def _gain_too_small(_: Reason, facts: Facts) -> str:
 
 
 def _answers_same(reason: Reason, facts: Facts) -> str:
-    asked, tolerance = count(facts, "request_count"), number(facts, "tolerance")
-    every = f"all {asked} sample requests" if asked > 1 else "the sample request"
+    request_count, tolerance = count(facts, "request_count"), number(facts, "tolerance")
+    every = f"all {request_count} sample requests" if request_count > 1 else "the sample request"
     within = f"floats within {tolerance:g}" if tolerance else "exactly"
     apart = facts.get("largest_differences")
     within += f"; largest difference: {apart}" if apart else ""
@@ -158,15 +158,15 @@ def _soaked(_: Reason, facts: Facts) -> str:
     return f"{facts['load']} for {digits(number(facts, 'duration_s'))} s: {facts['shown']}"
 
 
-def _not_held(shown: Sequence[str]) -> str:
-    if len(shown) > _FEW_SOAKS:
-        shown = [shown[0], f"{len(shown) - 2} lower loads", shown[-1]]
-    return f"the load from the rounds was not sustained in the soak: {'; '.join(shown)}"
+def _not_sustained(texts: Sequence[str]) -> str:
+    if len(texts) > _FEW_SOAKS:
+        texts = [texts[0], f"{len(texts) - 2} lower loads", texts[-1]]
+    return f"the load from the rounds was not sustained in the soak: {'; '.join(texts)}"
 
 
 def _soak_lowered(reason: Reason, _: Facts) -> str:
-    *lost, held = causes(reason)
-    return f"{_not_held(lost)}; what lasts is {held}"
+    *lost, sustained = causes(reason)
+    return f"{_not_sustained(lost)}; what lasts is {sustained}"
 
 
 def _latency_grows(_: Reason, facts: Facts) -> str:
@@ -285,7 +285,7 @@ SENTENCES: Sentences = {
         "CPUs, all of them in the soak; thread counts that are left open follow that."
     ),
     ReasonKind.SOAKED: _soaked,
-    ReasonKind.SOAK_NOT_HELD: lambda r, _: _not_held(causes(r)),
+    ReasonKind.SOAK_NOT_SUSTAINED: lambda r, _: _not_sustained(causes(r)),
     ReasonKind.SOAK_LOWERED: _soak_lowered,
     ReasonKind.LATENCY_GROWS: _latency_grows,
     ReasonKind.MEMORY_GROWS: _memory_grows,

@@ -114,15 +114,15 @@ def read_results(path: Path) -> list[ReportedConfig]:
         said = error.strerror if isinstance(error, OSError) else "it is no text"
         raise SpecError(f"{path}: {said}", _HINT) from error
     try:
-        found = [*_of_checkpoint(json.loads(text))] if text.lstrip()[:1] == "{" else None
-        found = [*_of_table(text)] if found is None else found
+        configs = [*_of_checkpoint(json.loads(text))] if text.lstrip()[:1] == "{" else None
+        configs = [*_of_table(text)] if configs is None else configs
     except json_format.ParseError as error:
         raise SpecError(f"{path}: a config in it is none: {plain(str(error))}", _HINT) from error
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise SpecError(f"{path}: not Model Analyzer's: {plain(str(error))}", _HINT) from error
-    if not found:
+    if not configs:
         raise SpecError(f"{path}: it holds no results", _HINT)
-    return found
+    return configs
 
 
 def _of_checkpoint(state: Any) -> Iterator[ReportedConfig]:
@@ -162,13 +162,13 @@ def _of_table(text: str) -> Iterator[ReportedConfig]:
         if not name.endswith("_config_default"):
             fields[DYNAMIC_BATCHING] = True  # in every config that it makes itself
         satisfies = (row.get("Satisfies Constraints") or "Yes") == "Yes"
-        own = ReportedConfig(name, {row["Model"]: fields}, rate, satisfies)
+        reported = ReportedConfig(name, {row["Model"]: fields}, rate, satisfies)
         other = best.get(name)
-        if other is None or (own.satisfies, rate) > (
+        if other is None or (reported.satisfies, rate) > (
             other.satisfies,
             other.throughput_infer_per_s,
         ):
-            best[name] = own
+            best[name] = reported
     yield from best.values()
 
 
@@ -179,7 +179,7 @@ def _candidate(reported: ReportedConfig, space: Space) -> Candidate | None:
         knob = parameter.knob
         if knob.owner not in reported.configs:
             continue
-        config = _whole(reported.configs[knob.owner], space, knob.owner)
+        config = _complete(reported.configs[knob.owner], space, knob.owner)
         if config is None:
             return None
         if is_inside(knob.path, DYNAMIC_BATCHING) and get(config, DYNAMIC_BATCHING) is None:
@@ -195,7 +195,7 @@ def _candidate(reported: ReportedConfig, space: Space) -> Candidate | None:
     return candidate if space.contains(candidate) and not space.violations(candidate) else None
 
 
-def _whole(
+def _complete(
     config: ModelConfig | Mapping[str, FieldValue], space: Space, model: str
 ) -> ModelConfig | None:
     if not isinstance(config, Mapping):

@@ -35,7 +35,7 @@ def server_section(server: Mapping[str, Any], why: str, searched: Sequence[Entry
     if not searched:
         return Entry("server", flow(server), why)
     (first, value), *others = server.items()
-    below = [Entry(first, flow(value), why), *(Entry(key, flow(own)) for key, own in others)]
+    below = [Entry(first, flow(value), why), *(Entry(key, flow(text)) for key, text in others)]
     return Entry("server", below=(*below, Entry("space", below=tuple(searched))))
 
 

@@ -268,7 +268,7 @@ def test_minimising_what_was_not_measured_fails_the_trial() -> None:
 
 def test_closed_arrivals_search_integers() -> None:
     plan = load_plan(Workload(arrivals=ClosedArrivals(kind="closed", max_concurrency=64)), GOODPUT)
-    assert plan.levels == LevelRange(1.0, 64.0, whole=True)
+    assert plan.levels == LevelRange(1.0, 64.0, integer=True)
 
 
 def test_bursts_are_planned_like_other_rates() -> None:
@@ -286,7 +286,7 @@ def test_search_skips_rates_at_which_the_longest_window_is_too_short_for_a_verdi
     assert load_plan(Workload(), GOODPUT).levels.lowest < 0.05
 
 
-CLOSED = LoadPlan(Arrivals.CLOSED, None, LevelRange(1, 256, whole=True))
+CLOSED = LoadPlan(Arrivals.CLOSED, None, LevelRange(1, 256, integer=True))
 
 
 def closed_loop(most: float, answers: float, asked: list[float]) -> Callable[[float], Point]:

@@ -51,7 +51,7 @@ def test_lowest_load_is_not_repeated() -> None:
 def test_first_load_is_within_the_range() -> None:
     asked: list[float] = []
     assert (
-        MeasureOrLower(drowning(64.0, asked), LevelRange(1, 64, whole=True)).result(200.4) == 64.0
+        MeasureOrLower(drowning(64.0, asked), LevelRange(1, 64, integer=True)).result(200.4) == 64.0
     )
     assert asked == [64.0]
 

@@ -17,7 +17,7 @@ from tuner.proof.entrants import Entrant, ProofRules
 from tuner.proof.measured import MeasuredOnce
 from tuner.proof.rounds import RoundsResult, run_rounds
 from tuner.record.confirmation import Repeat, Role
-from tuner.record.noise import count_of_whole_rounds
+from tuner.record.noise import count_of_full_rounds
 from tuner.score.capacity import LevelRange
 from tuner.score.next_load import LoadPlan
 from tuner.score.point import Point
@@ -82,7 +82,7 @@ def test_it_ends_as_if_it_had_never_stopped_and_measures_only_the_round_it_was_i
     stopped: list[Repeat] = []
     with pytest.raises(InterruptedRunError):
         race(bench(stop_in), stopped)
-    kept = stopped[: count_of_whole_rounds(stopped)]
+    kept = stopped[: count_of_full_rounds(stopped)]
     over = WHOLE[stop_in - 1].round
     assert {r.round for r in kept} <= {*range(over)}
     assert {r.round for r in kept} >= {*range(over - 1)}
@@ -167,7 +167,7 @@ def test_what_a_server_that_died_had_measured_is_kept_nowhere(dies: int) -> None
 def test_soaks_and_simpler_configs_are_complete_and_a_round_once_the_next_began() -> None:
     rounds = [r for r in WHOLE if r.round < WHOLE[-1].round]
     alone = [replace(WHOLE[-1], role=role, round=0) for role in (Role.SIMPLER, Role.SOAK)]
-    assert count_of_whole_rounds([]) == 0
-    assert count_of_whole_rounds(WHOLE) == len(rounds)
-    assert count_of_whole_rounds([*WHOLE, alone[0]]) == len(WHOLE) + 1
-    assert count_of_whole_rounds([*WHOLE, *alone]) == len(WHOLE) + 2
+    assert count_of_full_rounds([]) == 0
+    assert count_of_full_rounds(WHOLE) == len(rounds)
+    assert count_of_full_rounds([*WHOLE, alone[0]]) == len(WHOLE) + 1
+    assert count_of_full_rounds([*WHOLE, *alone]) == len(WHOLE) + 2

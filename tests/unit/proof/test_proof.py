@@ -115,10 +115,10 @@ def test_the_winner_is_credited_with_what_it_sustained_and_capacities_are_compar
     assert gain.means is not None
     assert gain.means.best / gain.means.current == pytest.approx(gain.ratio.estimate)
     assert told.winner is not None
-    assert told.winner.held is not None
+    assert told.winner.sustained is not None
     credited = told.winner.credited_infer_per_s
     assert credited is not None
-    assert 0.85 * 1000.0 < credited <= 0.97 * told.winner.held.throughput_infer_per_s * 1.001
+    assert 0.85 * 1000.0 < credited <= 0.97 * told.winner.sustained.throughput_infer_per_s * 1.001
 
 
 def test_beside_a_config_three_times_behind_one_round_and_the_soak_are_enough() -> None:
@@ -132,7 +132,7 @@ def test_beside_a_config_three_times_behind_one_round_and_the_soak_are_enough() 
     assert told.baseline is not None
     assert told.baseline.from_search
     assert told.winner is not None
-    assert told.winner.held is not None
+    assert told.winner.sustained is not None
     assert told.winner.soak is not None
     assert told.winner.soak.credited_level is not None
     gain = gain_in(told.gain)

@@ -43,7 +43,7 @@ CURRENT, OTHER, THIRD = (candidate_of({"instance_group.count": n}) for n in (1, 
 SLOS = (P99_40MS, NO_ERRORS)
 FIRST_SEED = 100
 RATES = LevelRange(0.1, 1e5)
-CLIENTS = LevelRange(1, 64, whole=True)
+CLIENTS = LevelRange(1, 64, integer=True)
 SEARCHED = LoadPlan(Arrivals.POISSON, None, RATES)
 LATENCY = Objective(Goal.MINIMIZE, P99_LATENCY, 300.0, "minimize p99_latency at 300/s")
 MEMORY = Objective(Goal.MINIMIZE, GPU_MEMORY, 300.0, "minimize gpu_memory at 300/s")

@@ -121,13 +121,13 @@ def soaked(
 def test_sustained_claim_is_soaked_once_on_a_fresh_server_and_reported() -> None:
     bench = LongLoads()
     found, rows, told = soaked(bench, 225.0)
-    assert found.held is not None
-    assert (found.held.level, len(bench.soaks)) == (225.0, 1)
+    assert found.sustained is not None
+    assert (found.sustained.level, len(bench.soaks)) == (225.0, 1)
     assert bench.deployed == [(WINNER, True)]
     assert [(r.role, r.candidate_key, r.point.measurement) for r in rows] == [
-        (Role.SOAK, WINNER.key, found.held.measurement)
+        (Role.SOAK, WINNER.key, found.sustained.measurement)
     ]
-    assert found.held.late is not None
+    assert found.sustained.late is not None
     assert told == [found.tried[0].sentence]
 
 
@@ -135,10 +135,10 @@ def test_sustained_claim_is_soaked_once_on_a_fresh_server_and_reported() -> None
 def test_a_claim_that_short_windows_overstate_is_lowered_to_one_that_holds(level: float) -> None:
     bench = LongLoads()
     found, rows, told = soaked(bench, level)
-    assert not found.tried[0].held
-    assert found.held is not None
-    assert found.held.late is not None
-    assert found.held.late.share <= 0.01
+    assert not found.tried[0].sustained
+    assert found.sustained is not None
+    assert found.sustained.late is not None
+    assert found.sustained.late.share <= 0.01
     levels = [a.level for a in bench.soaks]
     assert levels == [r.point.level for r in rows]
     assert descent(levels) == sorted(set(descent(levels)), reverse=True)
@@ -168,11 +168,11 @@ def test_however_little_lasts_no_more_than_that_is_claimed_after_three_loads(
     assert len(rows) == len({a.seed for a in bench.soaks}) == len({a.server for a in bench.soaks})
     assert len(down) <= MOST_SOAKS
     held = [level <= lasting for level in down]
-    assert held == [False] * (len(held) - 1) + [found.held is not None]
-    if found.held is not None:
-        assert found.held.level == max(level for level in levels if level <= lasting)
+    assert held == [False] * (len(held) - 1) + [found.sustained is not None]
+    if found.sustained is not None:
+        assert found.sustained.level == max(level for level in levels if level <= lasting)
         assert found.credited_level is not None
-        assert found.credited_level <= 0.97 * found.held.level * (1.0 + 1e-9)
+        assert found.credited_level <= 0.97 * found.sustained.level * (1.0 + 1e-9)
 
 
 def descent(levels: list[float]) -> list[float]:
@@ -196,8 +196,8 @@ def near_miss_above(lasting: float) -> Callable[[float], Measurement]:
 def test_soak_goes_down_until_a_load_holds(share: float) -> None:
     bench = LongLoads(near_miss_above(share * 1361.0))
     found, _, _ = soaked(bench, 1361.0, rounds=near(1411.0), least=174.0)
-    assert found.held is not None
-    assert found.held.level <= share * 1361.0
+    assert found.sustained is not None
+    assert found.sustained.level <= share * 1361.0
     levels = descent([a.level for a in bench.soaks])
     assert all(b <= 0.751 * a for a, b in pairwise(levels[2:]))
 
@@ -207,7 +207,7 @@ def test_soak_goes_down_by_a_quarter_at_once_where_rounds_had_other_cpus() -> No
     soaks, _, _ = soaked(bench, 1361.0, rounds=near(1411.0), least=174.0, shared=True)
     levels = descent([a.level for a in bench.soaks])
     assert all(b <= 0.751 * a for a, b in pairwise(levels))
-    assert soaks.held is not None
+    assert soaks.sustained is not None
     assert len(levels) == 3
 
 
@@ -219,9 +219,9 @@ def test_load_half_way_to_the_miss_is_soaked_once_and_the_highest_that_held_coun
     found, _, _ = soaked(bench, 1361.0, rounds=near(1411.0), shared=True)
     levels = [a.level for a in bench.soaks]
     assert levels[-1] == pytest.approx(math.sqrt(levels[-2] * levels[-3]), rel=0.01)
-    assert found.held is not None
-    assert found.tried[-1] == found.held
-    assert found.held.level == pytest.approx(credited, rel=0.01)
+    assert found.sustained is not None
+    assert found.tried[-1] == found.sustained
+    assert found.sustained.level == pytest.approx(credited, rel=0.01)
     assert {s.level for s in found.tried} == {*levels}
 
 
@@ -233,7 +233,7 @@ def test_load_half_way_that_gives_no_result_leaves_what_held() -> None:
             return super().soak(level, seed, least_s)
 
     found, _, told = soaked(Fails(near_miss_above(800.0)), 1361.0, rounds=near(1411.0), shared=True)
-    assert found.held is not None
+    assert found.sustained is not None
     assert not found.lost
     assert told[-1] == "out of memory"
 
@@ -254,7 +254,7 @@ def test_rounds_that_the_miss_contradicts_no_longer_count_for_the_next_load() ->
 def test_no_load_is_soaked_that_is_no_gain() -> None:
     bench = LongLoads(near_miss_above(10.0))
     found, _, _ = soaked(bench, 1361.0, rounds=near(1411.0), least=500.0)
-    assert found.held is None
+    assert found.sustained is None
     levels = [s.level for s in found.tried]
     assert levels[-1] == 500.0  # the least that is one was tried
     assert min(levels) == 500.0
@@ -264,7 +264,7 @@ def test_no_load_is_soaked_that_is_no_gain() -> None:
 def test_no_further_load_is_soaked_when_time_is_over(late: bool, count: int) -> None:
     bench = LongLoads(near_miss_above(1.0))
     found, _, _ = soaked(bench, 1361.0, rounds=near(1411.0), is_late=lambda: late)
-    assert (len(found.tried), found.held) == (count, None)
+    assert (len(found.tried), found.sustained) == (count, None)
 
 
 def unsteady(level: float) -> Measurement:
@@ -282,7 +282,7 @@ def test_of_listed_loads_the_next_lower_one_is_tried(
     plan = LoadPlan(Arrivals.POISSON, listed, SEARCHED.levels)
     found, _, _ = soaked(LongLoads(lambda level: queue_at(level, 280.0)), 290.0, plan)
     assert [s.level for s in found.tried] == tried
-    assert (found.held is not None) is holds
+    assert (found.sustained is not None) is holds
     assert found.headroom == 0.0  # loads are as listed
 
 
@@ -291,12 +291,12 @@ def test_a_closed_loop_is_lowered_by_a_client_at_least_and_has_no_late_share() -
         p99_us = 40.1e3 if level > 8 else 30e3
         return synthetic_measurement(level, p99_us, served=80.0, arrivals=Arrivals.CLOSED)
 
-    plan = LoadPlan(Arrivals.CLOSED, None, LevelRange(1.0, 1024.0, whole=True))
+    plan = LoadPlan(Arrivals.CLOSED, None, LevelRange(1.0, 1024.0, integer=True))
     found, _, told = soaked(LongLoads(clients, arrivals=Arrivals.CLOSED), 9.0, plan)
     assert [s.level for s in found.tried] == [9.0, 8.0]
-    assert found.held is not None
-    assert (found.held.late, found.headroom) == (None, 0.0)
-    assert told[-1] == found.held.sentence
+    assert found.sustained is not None
+    assert (found.sustained.late, found.headroom) == (None, 0.0)
+    assert told[-1] == found.sustained.sentence
 
 
 def test_a_load_that_the_generator_cannot_keep_up_with_is_lowered() -> None:
@@ -304,10 +304,10 @@ def test_a_load_that_the_generator_cannot_keep_up_with_is_lowered() -> None:
     found, rows, told = soaked(
         LongLoads(lambda level: queue_at(level, 300.0), ClientLimitError("too fast")), 225.0
     )
-    assert found.held is not None
-    assert found.held.level < 225.0
+    assert found.sustained is not None
+    assert found.sustained.level < 225.0
     assert (found.limited, texts(found.failures)) == (("too fast",), ["too fast"])
-    assert told == ["too fast", found.held.sentence]
+    assert told == ["too fast", found.sustained.sentence]
     assert len(rows) == 1
 
 
@@ -315,14 +315,14 @@ def test_where_the_generator_keeps_up_with_no_load_none_holds() -> None:
     troubles = [ClientLimitError(f"too fast {i}") for i in range(MOST_SOAKS)]
     bench = LongLoads(unsteady, *troubles)
     found, rows, _ = soaked(bench, 100.0)
-    assert (found.tried, found.held, found.reason, rows) == ((), None, "", [])
+    assert (found.tried, found.sustained, found.reason, rows) == ((), None, "", [])
     assert texts(found.failures) == [f"too fast {i}" for i in range(MOST_SOAKS)]
 
 
 def test_a_load_without_a_result_is_put_on_it_once_more() -> None:
     bench = LongLoads(lambda level: queue_at(level, 300.0), LoadFailedError("no export"))
     found, _, _ = soaked(bench, 225.0)
-    assert found.held is not None
+    assert found.sustained is not None
     assert [(a.level, a.server) for a in bench.soaks] == [(225.0, 1), (225.0, 2)]
 
 
@@ -355,7 +355,7 @@ def test_how_long_a_soak_lasts_follows_from_what_the_rounds_remembered() -> None
 def test_sustained_soak_is_not_repeated_for_longer() -> None:
     bench = LongLoads(lambda level: remembering(level, 30e3, 5.0))
     found, _, _ = soaked(bench, 100.0)
-    assert found.held is not None
+    assert found.sustained is not None
     assert bench.asked_s == [0.0]
 
 
@@ -368,7 +368,7 @@ def test_what_a_queue_far_above_its_bound_remembers_lengthens_no_lower_load(
         lambda level: remembering(level, 30e3 if level < 100.0 else 1e3 * p99_ms, 2.0)
     )
     found, _, _ = soaked(bench, 100.0)
-    assert found.held is not None
+    assert found.sustained is not None
     assert bench.asked_s == [0.0, second_s]
 
 
@@ -389,14 +389,14 @@ def missed_beside(late: float, duration_s: float = 30.0) -> Soak:
 
 def test_of_a_config_that_narrowly_misses_on_a_disturbed_machine_nothing_is_known() -> None:
     found = missed_beside(late=0.02)
-    assert found.held is None
+    assert found.sustained is None
     assert found.reason.endswith(f": {STOLEN[:-1]}")
     assert all(f"not judged: {STOLEN[:-1]}" in s.sentence for s in found.tried)
 
 
 def test_a_miss_by_far_counts_whatever_ran_beside_it() -> None:
     found = missed_beside(late=0.06)
-    assert (found.held, found.reason) == (None, "")
+    assert (found.sustained, found.reason) == (None, "")
 
 
 def test_miss_that_ended_early_is_far_only_by_the_requests_of_the_whole_soak() -> None:
@@ -409,7 +409,7 @@ def test_what_holds_on_a_disturbed_machine_holds() -> None:
     spoilt = LongLoads(
         lambda level: replace(queue_at(level, 300.0), disturbances=(Reason.of_text(STOLEN),))
     )
-    assert soaked(spoilt, 225.0)[0].held is not None
+    assert soaked(spoilt, 225.0)[0].sustained is not None
     lowered, _, _ = soaked(spoilt, 330.0)  # a server that cannot answer what is sent has missed
     assert not lowered.tried[0].excuse
 
@@ -456,9 +456,9 @@ def test_credited_load_survives_a_file_and_is_reported() -> None:
     assert again.sentences == found.sentences
     assert len(found.sentences) == 2
     assert "; credited with " in found.sentences[-1]
-    assert again.held is not None
-    assert again.held.point.passed
-    assert Soaked.from_json({**again.held.to_json(), "late": None}).late is None
+    assert again.sustained is not None
+    assert again.sustained.point.passed
+    assert Soaked.from_json({**again.sustained.to_json(), "late": None}).late is None
 
 
 def test_refused_requests_are_late() -> None:
@@ -519,7 +519,7 @@ def test_a_listed_load_is_lowered_to_the_next_and_must_still_be_a_gain(
     arrivals = {"arrivals": {"kind": "poisson", "rate": listed}}
     verdict = prove(gains(1000.0, 0.7, current=100.0, workload=arrivals))
     assert verdict.status is status
-    assert verdict.winner is None or verdict.winner.held.level == 500.0  # type: ignore[union-attr]
+    assert verdict.winner is None or verdict.winner.sustained.level == 500.0  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize("accepted", [False, True])

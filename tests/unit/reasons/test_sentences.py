@@ -95,8 +95,8 @@ def test_a_report_differs_in_its_texts_alone_where_a_sentence_is_reworded(
     reason: Reason, status: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     data = load(make_run(tmp_path, Toy(trials=6), status))
-    assert data.shown_config is not None
-    name = changes_text(data.shown_config.candidate, data.manifest.current)
+    assert data.reported_config is not None
+    name = changes_text(data.reported_config.candidate, data.manifest.current)
     data = with_result(data, why=(reason.of(name),))
     before, text = answers(data), text_of(data)
     reword(monkeypatch, reason.kind)
@@ -116,7 +116,7 @@ def test_what_to_do_follows_from_the_kind(kind: ReasonKind) -> None:
 
 def test_lower_loads_are_no_remedy_where_the_load_generator_was_behind() -> None:
     behind = Reason(ReasonKind.CLIENT_BEHIND, facts={"load": "9/s"})
-    alone = Reason(ReasonKind.SOAK_NOT_HELD)
+    alone = Reason(ReasonKind.SOAK_NOT_SUSTAINED)
     assert "lower loads" in remedies([alone])[0]
     assert ["lower loads" in text for text in remedies([replace(alone, causes=(behind,))])] == [
         False

@@ -28,7 +28,7 @@ def test_an_improved_run(made: Made) -> None:
     assert data.best is not None
     assert data.best.judged.passed
     assert len(data.best.rounds) == 3
-    assert data.shown_config is data.best
+    assert data.reported_config is data.best
     assert sum(data.result.time.by_phase().values()) == pytest.approx(data.result.time.wall_s)
 
 
@@ -51,7 +51,7 @@ def test_a_config_that_was_no_trial_keeps_its_numbers(made: Made) -> None:
 
 def test_a_kept_run_is_about_the_current_config(made: Made) -> None:
     data = made("kept")
-    assert data.shown_config is data.current
+    assert data.reported_config is data.current
     assert data.slo
 
 
@@ -128,13 +128,13 @@ def test_the_nearest_config_is_the_one_that_misses_by_least(made: Made) -> None:
     assert data.current is not None
     assert data.best is not None
     by = {name: violation(c.judged.slo) for name, c in (("now", data.current), ("best", data.best))}
-    assert data.shown_config is (data.current if by["now"] <= by["best"] else data.best)
+    assert data.reported_config is (data.current if by["now"] <= by["best"] else data.best)
     far = replace(data.best.rounds[0].measurement, p99_latency_us=9e9)
     worse = ProvedConfig.of(data.best.candidate, [judge_point([P99_40MS], far)], from_search=True)
     near = replace(data.current.rounds[0].measurement, p99_latency_us=41e3)
     now = ProvedConfig.of(CURRENT, [judge_point([P99_40MS], near)], from_search=True)
     data = with_configs(data, current=now, best=worse)
-    assert data.shown_config is now
+    assert data.reported_config is now
     assert data.best_name == "nearest other config"
     assert "the nearest, the current config, misses" in verdict_sentence(data)
     assert change(data) is None

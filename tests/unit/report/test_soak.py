@@ -23,10 +23,10 @@ from tuner.report.tables import comparison
 
 def test_claim_above_the_load_of_the_rounds_rests_on_the_soak_alone(tmp_path: Path) -> None:
     run, soak = soaked_run(tmp_path, 1.2)
-    assert soak.held is not None
+    assert soak.sustained is not None
     table = comparison(load(run))
     assert table is not None
-    assert table.rows[0][2] == f"{rate_text(soak.held.throughput_infer_per_s)} for 30 s"
+    assert table.rows[0][2] == f"{rate_text(soak.sustained.throughput_infer_per_s)} for 30 s"
 
 
 def test_a_soak_is_no_round(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from builders.pages import Made, with_configs
 
-from tuner.report.quantities import found_text, latency_text, margin_text
+from tuner.report.quantities import latency_text, margin_text, result_text
 from tuner.report.tables import comparison
 from tuner.score.judge import SloResult, Verdict
 
@@ -16,7 +16,7 @@ from tuner.score.judge import SloResult, Verdict
 )
 def test_what_is_not_the_bound_does_not_read_like_it(found_us: float, text: str) -> None:
     slo = "p99_latency <= 40ms"
-    assert found_text(SloResult(slo, "p99_latency", 40e3, found_us, Verdict.FAIL, 0.0)) == text
+    assert result_text(SloResult(slo, "p99_latency", 40e3, found_us, Verdict.FAIL, 0.0)) == text
 
 
 def test_without_a_current_config_to_show_no_row_is_longer_than_the_table(made: Made) -> None:

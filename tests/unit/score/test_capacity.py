@@ -95,8 +95,8 @@ def test_levels_are_kept_within_their_range_and_to_five_digits() -> None:
     assert OPEN.nearest(0.01) == 0.1
     assert OPEN.nearest(1e9) == 1e6
     assert OPEN.nearest(123.456789) == 123.46
-    assert LevelRange(1, 256, whole=True).nearest(7.6) == 8.0
-    assert not LevelRange(1, 256).whole
+    assert LevelRange(1, 256, integer=True).nearest(7.6) == 8.0
+    assert not LevelRange(1, 256).integer
 
 
 def test_what_passed_without_a_failure_is_the_capacity_and_nothing_else_is() -> None:

@@ -16,7 +16,7 @@ from tuner.score.capacity import Bracket, LevelRange, saturated
 from tuner.score.next_load import MOST_FREE, TOLERANCE, CapacitySearch, StepRule, next_load
 
 OPEN = LevelRange(0.1, 1e6)
-CLIENTS = LevelRange(1, 256, whole=True)
+CLIENTS = LevelRange(1, 256, integer=True)
 TRUTH = truth(noise=st.just(0.0), busy=st.just(0.0))
 STEEP = truth(slope=st.floats(4.0, 40.0), noise=st.just(0.0), busy=st.just(0.0))
 RULES = st.sampled_from(

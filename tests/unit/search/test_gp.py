@@ -23,9 +23,9 @@ from tuner.search.strategies.gaussian import Bound
 from tuner.search.strategies.gp import (
     GaussianStrategy,
     came_true,
+    observation,
     overshoot,
-    own_error,
-    told,
+    prediction_error,
 )
 from tuner.search.strategy import Enough, Proposal
 from tuner.space.candidate import Candidate
@@ -80,9 +80,9 @@ def test_noise_on_equal_values_barely_moves_the_model() -> None:
 
 
 def test_what_a_race_lost_by_says_where_the_capacity_is() -> None:
-    near = told(aim(), lost(0.1))
+    near = observation(aim(), lost(0.1))
     assert near == (pytest.approx(math.log(100.0) - math.log(1.1) / STEEPNESS), Bound.VALUE)
-    far = told(aim(), lost(50.0))
+    far = observation(aim(), lost(50.0))
     assert far == (pytest.approx(math.log(100.0) - math.log(4.0) / STEEPNESS), Bound.AT_MOST)
 
 
@@ -134,8 +134,8 @@ def test_predictions_that_came_true_make_it_surer() -> None:
     predicted = proposal.predicted
     assert predicted is not None
     assert predicted.low < 100.0 < predicted.value < predicted.high
-    assert own_error([0.0] * 6) < own_error([]) < own_error([-0.2])
-    assert own_error([0.1, -0.1] * 200) == pytest.approx(0.1, rel=0.01)
+    assert prediction_error([0.0] * 6) < prediction_error([]) < prediction_error([-0.2])
+    assert prediction_error([0.1, -0.1] * 200) == pytest.approx(0.1, rel=0.01)
 
 
 def test_gains_that_were_expected_and_never_came_are_believed_less() -> None:

@@ -409,7 +409,7 @@ def test_a_closed_loops_race_is_about_throughput_not_about_clients() -> None:
             return synthetic_measurement(level, p99_us, served=served, arrivals=Arrivals.CLOSED)
 
     session, searcher = a_search(Closed(served, arrivals=Arrivals.CLOSED), CANDIDATES[:3])
-    plan = LoadPlan(Arrivals.CLOSED, None, LevelRange(1, 256, whole=True))
+    plan = LoadPlan(Arrivals.CLOSED, None, LevelRange(1, 256, integer=True))
     trials, _ = searched(replace(session, job=replace(session.job, plan=plan)), searcher)
     assert [t.state for t in trials] == [
         TrialState.MEASURED,

@@ -9,7 +9,7 @@ from typing import NamedTuple, assert_never
 
 from tuner.progress.events import Outlook
 from tuner.progress.follower import LoadUnderWay, RunProgress, WarningCounts, best_point
-from tuner.report.quantities import found_text, margin_text, metric_text
+from tuner.report.quantities import margin_text, metric_text, result_text
 from tuner.score.judge import SloOutcome, SloResult, Verdict, rank, too_few_text
 from tuner.score.point import Point
 from tuner.score.trial import Trial, TrialState
@@ -66,7 +66,7 @@ def slo_text(result: SloResult) -> str:
 
 def _value_text(result: SloResult) -> str:
     """`p99 latency 31.2 ms`."""
-    value = "unknown" if result.value is None else found_text(result)
+    value = "unknown" if result.value is None else result_text(result)
     return f"{of_stream(result.stream, METRICS[result.metric].words)} {value}"
 
 

@@ -319,7 +319,7 @@ def disturbances(measurement: Measurement, bound: Slo = NO_BOUND) -> tuple[Reaso
 
     What could not be read (``None``) disturbs nothing. Steal time does where it shows as stalls.
     """
-    host, found, limit = measurement.host, list[Reason](), quiet_percent(bound)
+    host, reasons, limit = measurement.host, list[Reason](), quiet_percent(bound)
     if (host.throttled_percent or 0.0) > limit:
         facts: dict[str, Fact] = {
             "quota_cpus": host.quota_cpus or 0.0,
@@ -327,19 +327,19 @@ def disturbances(measurement: Measurement, bound: Slo = NO_BOUND) -> tuple[Reaso
             "throttled_s": host.throttled_s or 0.0,
             "limit_percent": limit,
         }
-        found.append(Reason(ReasonKind.QUOTA_USED_UP, facts=facts))
+        reasons.append(Reason(ReasonKind.QUOTA_USED_UP, facts=facts))
     elif (host.stalled_percent or 0.0) > limit:
         facts = {
             "stalled_percent": host.stalled_percent or 0.0,
             "shortest_ms": 1e3 * shortest_s(bound),
             "limit_percent": limit,
         }
-        found.append(Reason(ReasonKind.MACHINE_PAUSED, facts=facts))
+        reasons.append(Reason(ReasonKind.MACHINE_PAUSED, facts=facts))
     limit = OTHER_CPU_PERCENT
     if (host.other_cpu_percent or 0.0) > limit:
         facts = {"other_cpu_percent": host.other_cpu_percent or 0.0, "limit_percent": limit}
-        found.append(Reason(ReasonKind.OTHER_PROCESSES, facts=facts))
-    return tuple(found)
+        reasons.append(Reason(ReasonKind.OTHER_PROCESSES, facts=facts))
+    return tuple(reasons)
 
 
 def taken_percent(measurement: Measurement) -> float:

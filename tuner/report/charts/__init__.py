@@ -128,8 +128,8 @@ def bar(
     name: str, x: Sequence[object], y: Sequence[object], color: str, **more: Any
 ) -> dict[str, Any]:
     """A bar trace; lay it down with ``orientation="h"``."""
-    own = {"type": "bar", "name": escape(name, quote=False), "x": list(x), "y": list(y)}
-    return {**own, "marker": {"color": color}, **more}
+    trace = {"type": "bar", "name": escape(name, quote=False), "x": list(x), "y": list(y)}
+    return {**trace, "marker": {"color": color}, **more}
 
 
 def stacked(
@@ -144,8 +144,8 @@ def stacked(
     y = [hover(*label) for label in labels]
     traces = []
     for part, color, lengths in parts:
-        told = f"{part} %{{x:.3g}} ms<extra></extra>"
-        traces.append(bar(part, lengths, y, color, orientation="h", hovertemplate=told))
+        hover_text = f"{part} %{{x:.3g}} ms<extra></extra>"
+        traces.append(bar(part, lengths, y, color, orientation="h", hovertemplate=hover_text))
     layout = {
         "barmode": "stack",
         "xaxis": axis("average time of a request (ms)"),

@@ -35,8 +35,8 @@ def load_charts(data: ReportData) -> tuple[Chart, ...]:
     series = [
         s for name, color, config, _ in sides(data) for s in _series(data, name, color, config)
     ]
-    found = enumerate(latency_slos(data).items())
-    charts = (_chart(data, n, latency, slos, series) for n, (latency, slos) in found)
+    numbered = enumerate(latency_slos(data).items())
+    charts = (_chart(data, n, latency, slos, series) for n, (latency, slos) in numbered)
     return tuple(chart for chart in charts if chart.table.rows)
 
 
@@ -45,8 +45,8 @@ def _series(data: ReportData, name: str, color: str, config: ProvedConfig) -> It
     trial = data.trial_of(config)
     searched = () if trial is None else sorted(trial.points, key=lambda p: p.level)
     key = config.candidate.key
-    own = [r for r in data.repeats if r.candidate_key == key and not (r.alone or r.is_look)]
-    again = [(f"round {r.round + 1}", r.point) for r in own]
+    rounds = [r for r in data.repeats if r.candidate_key == key and not (r.alone or r.is_look)]
+    again = [(f"round {r.round + 1}", r.point) for r in rounds]
     if not again and not config.from_search:
         again = [(f"round {n}", p) for n, p in enumerate(config.rounds, start=1)]
     soak = config.soak or Soak()
@@ -66,19 +66,19 @@ def _chart(
     slos: Sequence[SloResult],
     series: Sequence[_Series],
 ) -> Chart:
-    shown = [
+    plotted = [
         (s, [(at, p, us) for at, p in s.points if (us := latency.of(p)) is not None])
         for s in series
     ]
-    values = [us * MS for _, points in shown for *_, us in points]
-    loads = (p.measurement.load for _, points in shown for _, p, _ in points)
+    values = [us * MS for _, points in plotted for *_, us in points]
+    loads = (p.measurement.load for _, points in plotted for _, p, _ in points)
     is_rate = all(load.arrivals.open_loop for load in loads)
     x_title = "load (requests/s)" if is_rate else "throughput (infer/s)"
     layout, edge = latency_layout(x_title, f"{latency} (ms)", values, slos)
     _mark_credit(layout, data, is_rate=is_rate)
     heads = ("config", "in", "load", "throughput", str(latency), "SLOs")
     traces, cells = [], []
-    for s, points in shown:
+    for s, points in plotted:
         if not points:
             continue
         rows = [_row(s.name, at, p, us) for at, p, us in points]

@@ -69,15 +69,15 @@ def parts_us(data: ReportData, point: Point) -> dict[str, float]:
 
 def latency_parts(data: ReportData) -> Chart | None:
     """How the average request spends its time, current and best config."""
-    shown = [(name, point) for name, *_, point in sides(data)]
-    if not any(p.measurement.server for _, p in shown):
+    points = [(name, point) for name, *_, point in sides(data)]
+    if not any(p.measurement.server for _, p in points):
         return None
-    labels = [(name, f"at {load_text(point.measurement.load)}") for name, point in shown]
-    by_side = [parts_us(data, point) for _, point in shown]
+    labels = [(name, f"at {load_text(point.measurement.load)}") for name, point in points]
+    by_side = [parts_us(data, point) for _, point in points]
     lengths = {part: [p.get(part, 0.0) * MS for p in by_side] for part, _ in PARTS}
     parts = [(part, color, lengths[part]) for part, color in PARTS if max(lengths[part]) > 0]
     rows = [(part, *(latency_text(p.get(part)) for p in by_side)) for part, _ in PARTS]
-    averages = (latency_text(point.measurement.avg_answer_us) for _, point in shown)
+    averages = (latency_text(point.measurement.avg_answer_us) for _, point in points)
     rows.append(("average latency", *averages))
     return Chart(
         name="parts",
@@ -85,7 +85,7 @@ def latency_parts(data: ReportData) -> Chart | None:
         note="Averages at the load each config is judged at. Time in the queue may shrink with "
         "more instances or larger batches. Compute may too: a larger batch costs less for each "
         "request, and another instance may use cores or a GPU that are idle.",
-        figure=stacked(labels, parts, height_px=170 + 60 * len(shown)),
+        figure=stacked(labels, parts, height_px=170 + 60 * len(points)),
         table=Table(("part", *map(" ".join, labels)), tuple(rows)),
     )
 
@@ -95,19 +95,19 @@ def model_times(data: ReportData) -> Chart | None:
     if len(data.manifest.models) == 1:
         return None
     streams = data.manifest.streams
-    found = [
+    by_stream = [
         (stream, time, name, load_text(point.measurement.load))
         for stream in streams
         for name, *_, point in sides(data)
         for time in times_of(point, data.manifest, stream)
         if time.total_us  # an ensemble itself takes none
     ]
-    models = list(dict.fromkeys(time.model for _, time, *_ in found))
-    found.sort(key=lambda row: ([*streams].index(row[0]), models.index(row[1].model)))
-    times = [time for _, time, *_ in found]
+    models = list(dict.fromkeys(time.model for _, time, *_ in by_stream))
+    by_stream.sort(key=lambda row: ([*streams].index(row[0]), models.index(row[1].model)))
+    times = [time for _, time, *_ in by_stream]
     labels = [
         (f"{time.model} for {stream}" if len(streams) > 1 else time.model, f"{name}, at {load}")
-        for stream, time, name, load in found
+        for stream, time, name, load in by_stream
     ]
     parts = [
         ("queue", ORANGE, [time.queue_us * MS for time in times]),
@@ -145,9 +145,9 @@ def _batches(data: ReportData, number: int, label: str) -> Chart | None:
         total = sum(count for _, count, _ in server.batch_stats)
         stats = sorted(server.batch_stats)
         shares = [100 * count / total if total else 0.0 for _, count, _ in stats]
-        told = f"{name}, batch of %{{x}}: %{{y:.3g}}%<extra></extra>"
+        hover_text = f"{name}, batch of %{{x}}: %{{y:.3g}}%<extra></extra>"
         x = [str(size) for size, _, _ in stats]
-        traces.append(bar(name, x, shares, color, hovertemplate=told))
+        traces.append(bar(name, x, shares, color, hovertemplate=hover_text))
         for (size, count, ns), share in zip(stats, shares, strict=True):
             each = latency_text(ns / count / 1000) if count else NOTHING
             rows.append((name, str(size), f"{count:,}", f"{digits(share)}%", each))

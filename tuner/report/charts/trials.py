@@ -43,8 +43,8 @@ def history(data: ReportData) -> Chart | None:
     x_axis = {**axis("trial"), "range": [-0.5 - last / 50, last + 0.5 + last / 50]}
     if last <= 12:
         x_axis["dtick"] = 1
-    shown = [(t, t.number, _score(t) * factor) for t in (*scored, *data.failed)]
-    traces = [*_by_outcome(data, shown), best]
+    plotted = [(t, t.number, _score(t) * factor) for t in (*scored, *data.failed)]
+    traces = [*_by_outcome(data, plotted), best]
     early = "A trial that was stopped early is drawn at its best possible score."
     current = None if data.current is None else data.trial_of(data.current)
     which = "" if current is None else f"Trial {current.number} is the current config. "
@@ -60,25 +60,25 @@ def history(data: ReportData) -> Chart | None:
 def front(data: ReportData) -> Chart | None:
     """Every trial with a measurement by throughput and latency, and the Pareto front."""
     latency, slos = next(iter(latency_slos(data).items()))
-    found = [
+    points = [
         (trial, point.measurement.throughput_infer_per_s, us * MS)
         for trial in data.trials
         if trial.score is not None
         and (point := judged_point(trial)) is not None
         and (us := latency.of(point)) is not None
     ]
-    if not found:
+    if not points:
         return None
-    values = [ms for *_, ms in found]
+    values = [ms for *_, ms in points]
     layout, edge = latency_layout("throughput (infer/s)", f"{latency} (ms)", values, slos)
-    shown = [(trial, rate, min(ms, edge)) for trial, rate, ms in found]
-    measured = [(rate, ms) for trial, rate, ms in found if trial.state is TrialState.MEASURED]
+    plotted = [(trial, rate, min(ms, edge)) for trial, rate, ms in points]
+    measured = [(rate, ms) for trial, rate, ms in points if trial.state is TrialState.MEASURED]
     best = [(rate, ms) for rate, ms in pareto(measured) if ms < edge]
     traces = []
     if len(best) > 1:
         x, y = [rate for rate, _ in best], [ms for _, ms in best]
         traces.append(line("Pareto front", x, y, GREEN, shape="hv"))
-    traces += _by_outcome(data, shown)
+    traces += _by_outcome(data, plotted)
     for name, color, _, point in sides(data):
         if (us := latency.of(point)) is not None:
             x, y = [point.measurement.throughput_infer_per_s], [min(us * MS, edge)]
@@ -91,17 +91,17 @@ def front(data: ReportData) -> Chart | None:
         note="One point per trial, at the load that its score is for. No config beats those on the "
         f"line in both directions.{beyond} {_CLICK}",
         figure={"data": traces, "layout": layout},
-        table=_table(data, [trial for trial, *_ in shown]),
+        table=_table(data, [trial for trial, *_ in plotted]),
     )
 
 
 def _by_outcome(
-    data: ReportData, shown: Sequence[tuple[Trial, object, float]]
+    data: ReportData, plotted: Sequence[tuple[Trial, object, float]]
 ) -> list[dict[str, Any]]:
     """Trials with their places, as points; one trace an outcome."""
     traces = []
     for outcome in TrialMarker:
-        members = [found for found in shown if TrialMarker.of(found[0]) is outcome]
+        members = [row for row in plotted if TrialMarker.of(row[0]) is outcome]
         if not members:
             continue
         trials, x, y = zip(*members, strict=True)
@@ -121,8 +121,8 @@ def _by_outcome(
 
 
 def _text(data: ReportData, trial: Trial) -> str:
-    number, how, *told = _row(data, trial)
-    return hover(f"trial {number}, {how}", *(text for text in told if text != NOTHING))
+    number, how, *cells = _row(data, trial)
+    return hover(f"trial {number}, {how}", *(text for text in cells if text != NOTHING))
 
 
 def _table(data: ReportData, trials: Sequence[Trial]) -> Table:

@@ -41,14 +41,14 @@ class Visits:
         request_size: Inferences of its smallest request.
         within_s: What the SLOs allow its requests.
         late_share: Of the requests, which may take longer by that SLO.
-        is_asked: They are sent to the model itself, and are all that is sent.
+        is_entry: They are sent to the model itself, and are all that is sent.
     """
 
     inferences: float
     request_size: int
     within_s: float
     late_share: float = 0.5
-    is_asked: bool = False
+    is_entry: bool = False
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class BatchRates:
     @property
     def of_one_model(self) -> bool:
         """Whether all requests are for one model, which computes by itself."""
-        return len(self.visits) == 1 and all(v.is_asked for v in self.visits.values())
+        return len(self.visits) == 1 and all(v.is_entry for v in self.visits.values())
 
     def learned(self, history: Sequence[Trial]) -> Callable[[Candidate], float]:
         """Logarithm of the mix's requests per second and instance of the model that bounds it.
@@ -148,8 +148,8 @@ class BatchRates:
         """
         if not self.of_one_model:
             return None
-        found = [p for t in history if (p := BatchProfile.of(t.batch_calls)) is not None]
-        return next((p for p in found if p.exclusive is not None), next(iter(found), None))
+        profiles = [p for t in history if (p := BatchProfile.of(t.batch_calls)) is not None]
+        return next((p for p in profiles if p.exclusive is not None), next(iter(profiles), None))
 
     def _profile(self, label: str, history: Sequence[Trial]) -> BatchProfile | None:
         """By the first calls, else by what was counted under load: that shows no overlap."""
@@ -162,10 +162,10 @@ class BatchRates:
     def _table(self, label: str, history: Sequence[Trial]) -> BatchTimes | None:
         """Only from where the fewest instances were, which wait least for one another."""
         counted = [
-            (_instances(self._config(label, trial.candidate)), found.batch_stats)
+            (_instances(self._config(label, trial.candidate)), statistics.batch_stats)
             for trial in history
             for models in _counted(trial)
-            if (found := models.get(label)) is not None and found.batch_stats
+            if (statistics := models.get(label)) is not None and statistics.batch_stats
         ]
         fewest = min((instances for instances, _ in counted), default=0)
         return BatchTimes.of([row for n, rows in counted if n == fewest for row in rows])
@@ -198,7 +198,7 @@ def _per_s(profile: BatchProfile, visits: Visits, most: int, instances: int) -> 
 
 
 def _visits(served: Served, spec: Spec) -> dict[str, Visits]:
-    found: dict[str, Visits] = {}
+    visits: dict[str, Visits] = {}
     for name, share in spec.shares.items():
         stream = spec.streams[name]
         slos = [s for s in spec.slos if s.metric.is_latency and s.stream in ("", name)]
@@ -209,15 +209,18 @@ def _visits(served: Served, spec: Spec) -> dict[str, Visits]:
         for label in served.answering([stream.model]):
             if not share or is_ensemble(served.models[label].base.file):
                 continue
-            is_asked = label == stream.model and len(spec.streams) == 1
-            own = Visits(share * size, size, within_s, late_share, is_asked)
-            known = found.get(label)
+            is_entry = label == stream.model and len(spec.streams) == 1
+            stream_visits = Visits(share * size, size, within_s, late_share, is_entry)
+            known = visits.get(label)
             if known is not None:
-                tighter = min(known, own, key=lambda v: v.within_s)
-                total, least = known.inferences + own.inferences, min(known.request_size, size)
-                own = replace(tighter, inferences=total, request_size=least)
-            found[label] = own
-    return found
+                tighter = min(known, stream_visits, key=lambda v: v.within_s)
+                total, least = (
+                    known.inferences + stream_visits.inferences,
+                    min(known.request_size, size),
+                )
+                stream_visits = replace(tighter, inferences=total, request_size=least)
+            visits[label] = stream_visits
+    return visits
 
 
 def _largest_batch(config: ModelConfig) -> int:

@@ -39,11 +39,11 @@ class Features:
     ) -> npt.NDArray[np.float64]:
         """Squared distances: parameters, candidates of the one, candidates of the other."""
         first, second = ([self.space.values(c) for c in given] for given in (one, other))
-        found = [
+        distances = [
             _apart([v.get(p.knob) for v in first], [v.get(p.knob) for v in second], p)
             for p in self.space.parameters
         ]
-        return np.stack(found)
+        return np.stack(distances)
 
 
 def _apart(
@@ -75,10 +75,10 @@ class _Scale:
         if isinstance(parameter, RangeParameter):
             low, high = (math.log2(max(v, 1)) for v in (parameter.low, parameter.high))
             return cls(low, high)
-        found = [_numbers(v) for v in parameter.values]
-        if any(n is None for n in found):
+        by_value = [_numbers(v) for v in parameter.values]
+        if any(n is None for n in by_value):
             return cls(0.0, 0.0, tuple(dict.fromkeys(map(_name, parameter.values))))
-        sizes = [n for numbers in found for n in numbers or ()]
+        sizes = [n for numbers in by_value for n in numbers or ()]
         return cls(min(sizes, default=0.0), max(sizes, default=0.0))
 
     def place(self, value: FieldValue) -> tuple[float, ...]:

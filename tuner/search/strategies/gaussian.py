@@ -89,13 +89,13 @@ class Kernel:
 
     def covariance(self, squares: npt.NDArray[np.float64]) -> Matrix:
         """From squared distances, one matrix for each parameter."""
-        found: Matrix = np.full(squares.shape[1:], self.common**2)
+        total: Matrix = np.full(squares.shape[1:], self.common**2)
         for group, amplitude in enumerate(self.amplitudes):
             inside = self.groups == group
             weights = self.lengths[inside] ** -2.0
             far = _SQRT5 * np.sqrt(np.einsum("i,ijk", weights, squares[inside]))
-            found += amplitude**2 * (1.0 + far + far**2 / 3.0) * np.exp(-far)
-        return found
+            total += amplitude**2 * (1.0 + far + far**2 / 3.0) * np.exp(-far)
+        return total
 
     @property
     def variance(self) -> float:
@@ -117,11 +117,11 @@ class Observations:
     squares: npt.NDArray[np.float64]
     groups: npt.NDArray[np.int64]
     values: Vector
-    told: Sequence[Bound]
+    bounds: Sequence[Bound]
 
     @cached_property
     def signs(self) -> Vector:
-        return np.array([t.value for t in self.told], float)
+        return np.array([t.value for t in self.bounds], float)
 
 
 @dataclass(frozen=True)
@@ -183,8 +183,8 @@ def learned(seen: Observations, priors: Priors) -> Posterior:
 
     options = {"maxiter": _STEPS, "eps": _DISTANCE}
     begin = min((start(n, s) for n in _NOISIER for s in _SHORTER), key=cost)
-    found: Any = minimize(cost, begin, method="SLSQP", bounds=bounds, options=options)
-    return posterior(seen, kernel(found.x))
+    optimum: Any = minimize(cost, begin, method="SLSQP", bounds=bounds, options=options)
+    return posterior(seen, kernel(optimum.x))
 
 
 def posterior(seen: Observations, kernel: Kernel) -> Posterior:
@@ -201,10 +201,10 @@ def posterior(seen: Observations, kernel: Kernel) -> Posterior:
         root = np.sqrt(curvature)
         aim = curvature * mode + slope
         among = one + root[:, None] * prior * root
-        whole = aim - root * dposv(among, root * (prior @ aim))[1]
+        step_to = aim - root * dposv(among, root * (prior @ aim))[1]
         step, now = 1.0, best
         while step > 1e-3:  # the log likelihood is concave: a part of the step always climbs
-            tried = weights + step * (whole - weights)
+            tried = weights + step * (step_to - weights)
             mode = prior @ tried
             slope, curvature, log = likelihood.at(mode)
             now = log - 0.5 * float(tried @ mode)

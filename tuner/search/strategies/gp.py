@@ -52,7 +52,7 @@ _STARTUP = 4
 LEAST_PROPOSED = 3
 #: The error of each candidate alone, which no other one shows, before any prediction was checked;
 #: it weighs as much as this many checked predictions.
-_OWN, _OWN_COUNT = 0.05, 2
+_PRIOR_ERROR, _PRIOR_COUNT = 0.05, 2
 #: How much of a candidate's individual error is its own, and not luck of the measurement: as long
 #: as none is measured twice, nothing distinguishes the two.
 LASTS = 0.5
@@ -150,7 +150,11 @@ class GaussianStrategy:
         pending: Sequence[Candidate],
     ) -> _Outlook | None:
         """None while nothing is known of any worth."""
-        known = [(t.candidate, found) for t in used if (found := told(self.aim, t)) is not None]
+        known = [
+            (t.candidate, observed)
+            for t in used
+            if (observed := observation(self.aim, t)) is not None
+        ]
         if not known:
             return None
         where, prior = [c for c, _ in known], self._prior(used)
@@ -165,7 +169,7 @@ class GaussianStrategy:
             where, kinds = [*where, *pending], [*kinds, *[Bound.VALUE] * len(pending)]
             model = posterior(self._observed(where, known_values, kinds), model.kernel)
         mean, deviation = self._at(model, candidates, where)
-        deviation = np.hypot(deviation, own_error(surprises(self.aim, used)))
+        deviation = np.hypot(deviation, prediction_error(surprises(self.aim, used)))
         worth = mean + middle + prior(candidates)
         leader = [best[0].candidate]
         believed = float((self._at(model, leader, where)[0] + middle + prior(leader))[0])
@@ -210,9 +214,9 @@ class GaussianStrategy:
         return Observations(squares, np.zeros(squares.shape[0], np.int64), values, kinds)
 
     def _at(
-        self, found: Posterior, candidates: Sequence[Candidate], where: Sequence[Candidate]
+        self, posterior: Posterior, candidates: Sequence[Candidate], where: Sequence[Candidate]
     ) -> tuple[Vector, Vector]:
-        return found.at(self._features.squares(candidates, where))
+        return posterior.at(self._features.squares(candidates, where))
 
 
 @dataclass(frozen=True)
@@ -236,17 +240,17 @@ def surprises(aim: Aim, history: Sequence[Trial]) -> list[float]:
     A lost race shows by how much, at least, a prediction was too high; of one below that load,
     nothing.
     """
-    found = []
+    surprises_ = []
     for trial in history:
         if trial.predicted is None:
             continue
         predicted = aim.worth(trial.predicted.value)
         measured, bound = aim.measured(trial), aim.bound(trial)
         if measured is not None:
-            found.append(measured - predicted)
+            surprises_.append(measured - predicted)
         elif bound is not None and predicted > bound:
-            found.append(bound - predicted)
-    return found
+            surprises_.append(bound - predicted)
+    return surprises_
 
 
 def came_true(aim: Aim, history: Sequence[Trial]) -> float:
@@ -271,18 +275,18 @@ def came_true(aim: Aim, history: Sequence[Trial]) -> float:
     return min((before + came) / (before + sum(expected)), 1.0)
 
 
-def own_error(surprises: Sequence[float]) -> float:
+def prediction_error(surprises: Sequence[float]) -> float:
     """Standard deviation of the error of a candidate alone.
 
     Args:
         surprises: Measured worth less predicted worth of candidates that were predicted before
             they were measured: residuals of a model that has seen them would look too good.
     """
-    total = _OWN_COUNT * _OWN**2 + sum(s * s for s in surprises)
-    return math.sqrt(total / (_OWN_COUNT + len(surprises)))
+    total = _PRIOR_COUNT * _PRIOR_ERROR**2 + sum(s * s for s in surprises)
+    return math.sqrt(total / (_PRIOR_COUNT + len(surprises)))
 
 
-def told(aim: Aim, trial: Trial) -> tuple[float, Bound] | None:
+def observation(aim: Aim, trial: Trial) -> tuple[float, Bound] | None:
     """What a trial shows about its candidate's worth; None where that is nothing.
 
     How far a lost race missed the SLO shows roughly at which load it would have met it.
@@ -337,6 +341,6 @@ def log_expected_gain(ahead: Vector, deviation: Vector) -> Vector:
     near = np.log(np.maximum(1.0 + low * ratio, 1e-300)) + log_density
     far = log_density - 2.0 * np.log(np.maximum(-z, 1.0))
     above = np.log(np.maximum(z * np.exp(log_ndtr(z)) + np.exp(log_density), 1e-300))
-    found = np.where(z > 0.0, above, np.where(z < -10.0, far, near))
-    total: Vector = found + np.log(deviation)
+    log_gain = np.where(z > 0.0, above, np.where(z < -10.0, far, near))
+    total: Vector = log_gain + np.log(deviation)
     return total

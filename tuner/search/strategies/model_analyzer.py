@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence, Set
 
-from tuner.model_analyzer.generators import Told
+from tuner.model_analyzer.generators import SearchResult
 from tuner.model_analyzer.search import ModelAnalyzerSearch
 from tuner.score.trial import Trial
 from tuner.search.optuna_trial import observe, quiet_optuna
@@ -38,13 +38,13 @@ class ModelAnalyzerStrategy(InOrder):
         taken: Set[str],
         pending: Sequence[Candidate] = (),
     ) -> Proposal | None:
-        measured = {self._space.canonical(t.candidate).key: self._told(t) for t in history}
+        measured = {self._space.canonical(t.candidate).key: self._result_of(t) for t in history}
         with quiet_optuna():
-            asked = self._search.next(measured)
-        if asked is None or asked.candidate.key in taken:
+            requested = self._search.next(measured)
+        if requested is None or requested.candidate.key in taken:
             return None
-        return Proposal(asked.candidate, asked.repeated)
+        return Proposal(requested.candidate, requested.repeated)
 
-    def _told(self, trial: Trial) -> Told | None:
+    def _result_of(self, trial: Trial) -> SearchResult | None:
         seen = observe(trial, self._goal)
-        return None if seen.value is None else Told(seen.value, seen.violation)
+        return None if seen.value is None else SearchResult(seen.value, seen.violation)

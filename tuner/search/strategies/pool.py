@@ -32,29 +32,29 @@ class Pool:
         self, rng: random.Random, good: Sequence[Candidate], taken: Set[str]
     ) -> list[Candidate]:
         """Distinct candidates that are not ``taken``; those next to ``good`` ones among them."""
-        whole = self._whole()
-        if whole:
-            return [c for c in whole if c.key not in taken]
-        found: dict[str, Candidate] = {}
+        listed = self._all_if_few()
+        if listed:
+            return [c for c in listed if c.key not in taken]
+        by_key: dict[str, Candidate] = {}
         for candidate in good:
             for near in neighbours(self.space, candidate, rng, NEAR):
-                found.setdefault(near.key, near)
+                by_key.setdefault(near.key, near)
         drawn = None
         for _ in range(_DRAWS):
-            if len(found) >= RANDOM + NEAR * len(good):
+            if len(by_key) >= RANDOM + NEAR * len(good):
                 break
             drawn = self.space.sample(rng, drawn)
             if drawn is not None:
-                found.setdefault(drawn.key, drawn)
-        return [c for key, c in found.items() if key not in taken]
+                by_key.setdefault(drawn.key, drawn)
+        return [c for key, c in by_key.items() if key not in taken]
 
-    def _whole(self) -> list[Candidate]:
+    def _all_if_few(self) -> list[Candidate]:
         """A small space's candidates; none of a large one."""
         if self._listed is None:
             size = self.space.size()
             few = size.count <= (SMALL if size.exact else MOST_LISTED)
-            found = list(islice(self.space.enumerate(), SMALL + 1)) if few else []
-            self._listed = found if len(found) <= SMALL else []
+            listed = list(islice(self.space.enumerate(), SMALL + 1)) if few else []
+            self._listed = listed if len(listed) <= SMALL else []
         return self._listed
 
 
@@ -65,14 +65,14 @@ def neighbours(
     values = space.values(candidate)
     steps = [(p.knob, v) for p in space.parameters for v in _others(p, values.get(p.knob))]
     rng.shuffle(steps)
-    found: dict[str, Candidate] = {}
+    by_key: dict[str, Candidate] = {}
     for knob, value in steps:
-        if len(found) == most:
+        if len(by_key) == most:
             break
         near = space.candidate({**values, knob: value})
         if near != candidate and space.contains(near) and not space.violations(near):
-            found.setdefault(near.key, near)
-    return list(found.values())
+            by_key.setdefault(near.key, near)
+    return list(by_key.values())
 
 
 def _others(parameter: Parameter, now: FieldValue) -> list[FieldValue]:

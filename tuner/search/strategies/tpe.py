@@ -85,16 +85,16 @@ class TpeStrategy(InOrder):
 
     def _draw(self, study: optuna.Study) -> Candidate:
         kinds, known = optuna.distributions, distributions(self._space)
-        asked = study.ask()
+        optuna_trial = study.ask()
 
         def ask(name: str) -> OptunaValue:
             distribution = known[name]
             if isinstance(distribution, kinds.CategoricalDistribution):
-                text: str = asked.suggest_categorical(name, distribution.choices)
+                text: str = optuna_trial.suggest_categorical(name, distribution.choices)
                 return text
             assert isinstance(distribution, kinds.IntDistribution)
             low, high = distribution.low, distribution.high
-            number: int = asked.suggest_int(
+            number: int = optuna_trial.suggest_int(
                 name, low, high, step=distribution.step, log=distribution.log
             )
             return number
