@@ -98,13 +98,14 @@ def replay_notes(job: Job) -> Iterator[str]:
     recording = traffic.recording
     name, mean = recording.path.name, digits(recording.rate_per_s)
     yield (
-        f"{name}: {recording.due_s.size} requests in {minutes(recording.length_s)}, {mean}/s on average "
-        f"and {digits(busiest_per_s(recording))}/s in its busiest second"
+        f"{name}: {recording.due_s.size} requests in {minutes(recording.length_s)}, "
+        f"{mean}/s on average and {digits(busiest_per_s(recording))}/s in its busiest second"
     )
     if recording.resolution_s:
         yield (
             f"{name} was made from times of a resolution of {digits(recording.resolution_s)} s, "
-            "spread by chance: bursts within it are not those of production, so leave the SLOs a margin"
+            "spread by chance: bursts within it are not those of production, so leave the SLOs "
+            "a margin"
         )
     repeats = duplicates(recording)
     yield from () if repeats is None else repeats.sentences()
