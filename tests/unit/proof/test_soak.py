@@ -212,7 +212,7 @@ def test_soak_goes_down_by_a_quarter_at_once_where_rounds_had_other_cpus() -> No
 
 
 @pytest.mark.parametrize(("lasting", "credited"), [(800.0, 765.0), (1000.0, 890.0)])
-def test_load_half_way_to_the_miss_is_soaked_once_and_the_highest_that_held_counts(
+def test_load_half_way_to_the_miss_is_soaked_once_and_the_highest_sustained_counts(
     lasting: float, credited: float
 ) -> None:
     bench = LongLoads(near_miss_above(lasting))
@@ -225,7 +225,7 @@ def test_load_half_way_to_the_miss_is_soaked_once_and_the_highest_that_held_coun
     assert {s.level for s in found.tried} == {*levels}
 
 
-def test_load_half_way_that_gives_no_result_leaves_what_held() -> None:
+def test_load_half_way_without_a_result_keeps_the_sustained_load() -> None:
     class Fails(LongLoads):
         def soak(self, level: float, seed: int, least_s: float = 0.0) -> Point:
             if self.soaks and level > self.soaks[-1].level:
@@ -241,10 +241,10 @@ def test_load_half_way_that_gives_no_result_leaves_what_held() -> None:
 def test_rounds_that_the_miss_contradicts_no_longer_count_for_the_next_load() -> None:
     """A p99 of twice its bound at a load that the rounds surely sustained."""
 
-    def found_at(level: float) -> Measurement:
+    def measured_at(level: float) -> Measurement:
         return synthetic_measurement(level, 40e3 * (level / 1000.0) ** 3.0)
 
-    bench = LongLoads(found_at)
+    bench = LongLoads(measured_at)
     soaked(bench, 1300.0, rounds=near(1400.0))
     first, second = (a.level for a in bench.soaks)
     assert first == 1300.0
@@ -399,7 +399,7 @@ def test_a_miss_by_far_counts_whatever_ran_beside_it() -> None:
     assert (found.sustained, found.reason) == (None, "")
 
 
-def test_miss_that_ended_early_is_far_only_by_the_requests_of_the_whole_soak() -> None:
+def test_miss_that_ended_early_is_far_only_by_the_requests_of_the_full_soak() -> None:
     """The rest of them might have been in time."""
     assert missed_beside(late=0.06, duration_s=10.0).reason.endswith(f": {STOLEN[:-1]}")
     assert missed_beside(late=0.16, duration_s=10.0).reason == ""

@@ -91,7 +91,7 @@ def job(here: Path, results: Path, strategy: str = "gp") -> Job:
     return prepare(Request(spec=here / "spec.yaml"))
 
 
-def shown(made: Job, candidate: Any) -> tuple[Any, ...]:
+def candidates_text(made: Job, candidate: Any) -> tuple[Any, ...]:
     fields = {knob.path: value for knob, value in candidate.fields.items()}
     return tuple(fields.get(path) for path in (INSTANCES, MAX_BATCH_SIZE, DYNAMIC_BATCHING))
 
@@ -99,7 +99,7 @@ def shown(made: Job, candidate: Any) -> tuple[Any, ...]:
 def test_the_best_of_a_table_that_meet_its_constraints_go_first(tmp_path: Path) -> None:
     made = job(tmp_path, table(tmp_path / "metrics-model-inference.csv"))
     found = first_configs(tmp_path / "metrics-model-inference.csv", made.space)
-    assert [shown(made, c) for c in found.candidates] == [
+    assert [candidates_text(made, c) for c in found.candidates] == [
         (2, 16, True),
         (3, 8, True),
         (4, 32, True),
@@ -110,10 +110,10 @@ def test_the_best_of_a_table_that_meet_its_constraints_go_first(tmp_path: Path) 
     assert "the space does not have 1" in note.message
 
 
-def test_a_checkpoint_has_whole_configs_and_says_nothing_of_constraints(tmp_path: Path) -> None:
+def test_checkpoint_has_complete_configs_without_constraints(tmp_path: Path) -> None:
     made = job(tmp_path, checkpoint(tmp_path / "0.ckpt"))
     found = first_configs(tmp_path / "0.ckpt", made.space)
-    assert [shown(made, c) for c in found.candidates] == [
+    assert [candidates_text(made, c) for c in found.candidates] == [
         (4, 32, True),
         (2, 16, True),
         (3, 8, True),
