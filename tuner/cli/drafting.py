@@ -38,10 +38,10 @@ def drafted_spec(model: Path, slos: Sequence[str], directory: Path) -> str:
         EnvironmentNotReadyError: There is no such repository or model.
     """
     repository = None if model.name == str(model) else model.parent
-    own = tuple(dict.fromkeys(slos))
+    given = tuple(dict.fromkeys(slos))
     server: dict[str, str] = {}
     return drafted(
-        model.name, repository, directory, None, slos=own, server=server, write_to=CONFIG_NAME
+        model.name, repository, directory, None, slos=given, server=server, write_to=CONFIG_NAME
     )
 
 
@@ -122,7 +122,9 @@ def _read_parts(
     config = parse(files.text, str(files.path))
     if refused := violations(config, completes=files.completes(config)):
         path = str(files.path)
-        raise broken_config(refused, lambda found: field_place(path, files.text, found.path))
+        raise broken_config(
+            refused, lambda violation: field_place(path, files.text, violation.path)
+        )
     if not (files.sha256 or files.backend(config)):
         text = f"{files.directory} holds neither a config.pbtxt nor a model"
         raise SpecError(text, "put the model's file into a version directory, such as 1")
@@ -165,8 +167,8 @@ def _needed_server(models: Iterable[ModelFiles]) -> dict[str, Any]:
     if not {*backends_of(needed)} - {"python"}:
         return {}
     try:
-        with tritonserver(None, dict(os.environ)) as found:
-            find_backends(needed, (), found.backend_directory)
+        with tritonserver(None, dict(os.environ)) as program:
+            find_backends(needed, (), program.backend_directory)
     except EnvironmentNotReadyError as error:
         image = image_with(backends_of(needed))
         if image is None:

@@ -123,8 +123,8 @@ def command(
         say_document(text)
         return
     _write(target, text)
-    shown = shlex.quote(str(target))
-    say(f"next:  tune plan {shown}   then   tune run {shown}", err=True)
+    path_text = shlex.quote(str(target))
+    say(f"next:  tune plan {path_text}   then   tune run {path_text}", err=True)
 
 
 def _refusal(target: Path, text: str, *, brought: bool) -> SpecError | None:
@@ -205,7 +205,7 @@ def _draft_all(
         parts[name] = {}
         with suppress(SpecError, EnvironmentNotReadyError):  # drafting it says what is wrong
             parts[name] = parts_of(repository, name, wanted["write_to"])
-    inner = {part for name, found in parts.items() for part in found if part != name}
+    inner = {part for name, group in parts.items() for part in group if part != name}
     left, owner = dict[str, str](), dict[str, str]()
     for name in sorted(parts, key=lambda n: (n in inner, n)):
         taken = [owner[m] for m in (name, *parts[name]) if m in owner]

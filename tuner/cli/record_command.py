@@ -173,10 +173,10 @@ def _repeats(recording: Path) -> Iterator[str]:
     from tuner.load.traffic.recordings.lines import read_recording
 
     try:
-        found = duplicates(read_recording(recording))
+        repeats = duplicates(read_recording(recording))
     except SpecError:  # such as one that is shorter than a second: a run says so
         return
-    yield from () if found is None else found.sentences()
+    yield from () if repeats is None else repeats.sentences()
 
 
 def _of_inputs(

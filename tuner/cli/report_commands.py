@@ -128,11 +128,11 @@ def _show_why(run: Path, output_format: str, *, of_a_run: bool) -> None:
         raise SpecError(f"{run} is no run of one spec", "--why explains a run of `tune run`")
     if output_format not in ("text", "markdown"):
         raise click.UsageError("--why is text or markdown")
-    shown = document(load(run))
+    report = document(load(run))
     if output_format == "markdown":
-        say_document(markdown.render(shown))
+        say_document(markdown.render(report))
         return
-    for line in terminal.lines_of(shown, width()):
+    for line in terminal.lines_of(report, width()):
         say_lines(line)
 
 

@@ -205,12 +205,12 @@ def bounds_of(slos: Sequence[Slo]) -> tuple[Slo, ...]:
     Each request has one such latency: of a stream's bounds on the first response and on the last,
     those are left out that are about the other one than its hardest. They are judged all the same.
     """
-    found = []
+    bounds = []
     for slo in slos:
         same = hardest(other for other in slos if other.stream == slo.stream)
         if slo.metric.quantile is not None and same and slo.metric.until is same.metric.until:
-            found.append(slo)
-    return tuple(found)
+            bounds.append(slo)
+    return tuple(bounds)
 
 
 def _shares_of(bounds: Iterable[Slo], stream: str) -> list[float]:

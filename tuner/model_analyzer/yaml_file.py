@@ -119,8 +119,8 @@ def read_profiles(path: Path, model: str | None) -> list[Profile]:
     models, wrong = _models(*_top(tree))
     together = tree.data.get(CONCURRENTLY) is True
     if model is None and together and len(models) > 1 and not wrong:
-        found = [read_profile(path, name) for name in models]
-        return [replace(profile.without(CONCURRENTLY), others=()) for profile in found]
+        profiles = [read_profile(path, name) for name in models]
+        return [replace(profile.without(CONCURRENTLY), others=()) for profile in profiles]
     profile = read_profile(path, model)
     if together and profile.others:
         profile.without(CONCURRENTLY).leave(

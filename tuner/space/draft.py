@@ -107,8 +107,8 @@ def draft_spec(
     variables = variable_lines(names, server, machine.cores)
     if len(models) > 1 or drafted.unnamed:
         place.append(server_section(server, why, variables))
-        own = {model: known} if known else {}
-        searched = [models_entry(models, machine, shared_bounds(models, bound), own)]
+        known_of = {model: known} if known else {}
+        searched = [models_entry(models, machine, shared_bounds(models, bound), known_of)]
         searched += [] if many else cache_of_server(variables)
     else:
         place.append(server_section(server, why, []))
@@ -182,7 +182,7 @@ def _space(given: Mapping[str, Mapping[str, Any]], drafted: list[Entry | Remark]
     """What is given and, commented out, what the draft would search beside it; else the draft."""
     if not given:
         return Entry("space", below=tuple(drafted))
-    below: list[Entry | Remark] = [Entry(flow(path), flow(own)) for path, own in given.items()]
+    below: list[Entry | Remark] = [Entry(flow(path), flow(field)) for path, field in given.items()]
     entries = [one for one in drafted if isinstance(one, Entry) and not one.mark]
     more = [replace(one, mark="#   ") for one in entries if one.key not in given]
     below += [Remark("Worth searching as well:"), *more] if more else []
@@ -259,17 +259,17 @@ def models_entry(
         if part.config.backend in LLM_BACKENDS:
             below.append(Entry(flow(name), "{}", "a language model: loaded, not searched"))
             continue
-        own: list[Entry | Remark] = []
+        entries: list[Entry | Remark] = []
         if part.calls or part.unnamed:
-            own.append(Entry("calls", flow(part.calls), "by its own code"))
+            entries.append(Entry("calls", flow(part.calls), "by its own code"))
         if part.unnamed:
             text = "calls models by names that are made at run time: list them all"
-            own.append(Remark(f"{', '.join(part.unnamed)} {text}"))
+            entries.append(Remark(f"{', '.join(part.unnamed)} {text}"))
         if not is_ensemble(part.config):
             given = known.get(name, {})
             fields = [*space_of(part, machine, bound, given, alone=len(models) == 1)]
-            own.append(_space(given, fields))
-        below.append(Entry(flow(name), below=tuple(own)))
+            entries.append(_space(given, fields))
+        below.append(Entry(flow(name), below=tuple(entries)))
     together = "searched together, under one load"
     return Entry("models", remark=together, below=tuple(below), column=COLUMN)
 

@@ -121,7 +121,7 @@ def _load(streams: Mapping[str, DraftedStream]) -> Iterator[Entry]:
     arrivals = Entry("arrivals", f"{{kind: poisson{rate}}}", "of all streams together")
     yield Entry("workload", below=(arrivals,))
     guessed = "" if known else "guessed: write what your users send"
-    own = list[Entry]()
+    entries = list[Entry]()
     shares = _shares(rates if known else [1.0] * len(streams))
     for (model, stream), share in zip(streams.items(), shares, strict=True):
         below = (
@@ -130,8 +130,8 @@ def _load(streams: Mapping[str, DraftedStream]) -> Iterator[Entry]:
             Entry("slo", flow([*stream.slos])),
             *requests_of(stream.models[model].config, stream.given),
         )
-        own.append(Entry(flow(model), below=below))
-    yield Entry("streams", below=tuple(own))
+        entries.append(Entry(flow(model), below=below))
+    yield Entry("streams", below=tuple(entries))
 
 
 def _shares(rates: Sequence[float]) -> list[str]:
@@ -142,14 +142,14 @@ def _shares(rates: Sequence[float]) -> list[str]:
 
 def _common(streams: Mapping[str, DraftedStream]) -> list[str]:
     """Of SLOs that are not about one stream's requests, the tightest on each metric."""
-    found: dict[str, Slo] = {}
+    by_metric: dict[str, Slo] = {}
     for text in (text for stream in streams.values() for text in stream.given.slos):
         if _of_all(text):
             slo = Slo.parse(text)
-            other = found.get(slo.metric.name)
+            other = by_metric.get(slo.metric.name)
             if other is None or slo.bound < other.bound:
-                found[slo.metric.name] = slo
-    return [str(slo) for slo in found.values()]
+                by_metric[slo.metric.name] = slo
+    return [str(slo) for slo in by_metric.values()]
 
 
 def _of_all(text: str) -> bool:
