@@ -16,7 +16,8 @@ from tuner.errors import LoadFailedError, ServerGoneError, UndecidedError
 from tuner.load.probes.answers import ConfigAnswers
 from tuner.load.probes.preparing import Filling
 from tuner.load.probes.warming import FirstCalls
-from tuner.measurement.measurement import Arrivals, HostUse, LoadPoint, Measurement, Rejected
+from tuner.measurement.host_use import HostUse
+from tuner.measurement.measurement import Arrivals, LoadPoint, Measurement, Rejected
 from tuner.measurement.window import Window
 from tuner.meter.again import LONG_S
 from tuner.meter.bench import TritonBench

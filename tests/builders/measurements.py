@@ -6,7 +6,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from tuner.measurement.measurement import Arrivals, HostUse, LoadPoint, Measurement
+from tuner.measurement.host_use import HostUse
+from tuner.measurement.measurement import Arrivals, LoadPoint, Measurement
 from tuner.score.judge import SloOutcome
 from tuner.spec.metrics import ERROR_RATE, METRICS, P99_LATENCY, Until
 from tuner.spec.slo import Slo

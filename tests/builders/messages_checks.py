@@ -19,7 +19,8 @@ from tuner.errors import (
     InterruptedRunError,
     LoadFailedError,
 )
-from tuner.measurement.measurement import HostUse, Measurement
+from tuner.measurement.host_use import HostUse
+from tuner.measurement.measurement import Measurement
 from tuner.reason import Reason
 from tuner.score.point import Point
 

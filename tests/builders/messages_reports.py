@@ -22,7 +22,8 @@ import tuner
 from tuner.load.probes.lone import LoneRequests
 from tuner.load.probes.warmup import WarmUp
 from tuner.load.watch.machine import disturbances
-from tuner.measurement.measurement import FailureReason, Failures, HostUse
+from tuner.measurement.host_use import HostUse
+from tuner.measurement.measurement import FailureReason, Failures
 from tuner.reason import Reason
 from tuner.record.checks import read_check
 from tuner.record.confirmation import ChangeUndone, RunNoise, Soak

@@ -19,14 +19,8 @@ from builders.candidates import candidate_of, fields_of, the_one
 from builders.reasons import said
 
 from tuner.load.probes.overload import Overload
-from tuner.measurement.measurement import (
-    Arrivals,
-    HostUse,
-    LoadPoint,
-    Measurement,
-    ServerStatistics,
-    Slice,
-)
+from tuner.measurement.host_use import HostUse
+from tuner.measurement.measurement import Arrivals, LoadPoint, Measurement, ServerStatistics, Slice
 from tuner.reason import Reason
 from tuner.record.confirmation import Repeat, Role
 from tuner.record.manifest import KeptConfig, Manifest

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from tuner.measurement.measurement import Course, MemoryTrend
+from tuner.measurement.host_use import MemoryTrend
+from tuner.measurement.measurement import Course
 
 Values = npt.NDArray[np.float64]
 

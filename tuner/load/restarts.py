@@ -17,10 +17,10 @@ import numpy as np
 
 from tuner.load.latency import latency_figures
 from tuner.load.validity import warnings_about
+from tuner.measurement.host_use import HostUse
 from tuner.measurement.measurement import (
     FailureReason,
     Failures,
-    HostUse,
     Measurement,
     Restart,
     ServerStatistics,

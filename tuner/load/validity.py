@@ -9,7 +9,8 @@ from dataclasses import replace
 from tuner.errors import ClientLimitError, LoadFailedError, ModelFailsError
 from tuner.load.client.job import refusal_in
 from tuner.load.watch.sampler import Sample, pending_requests
-from tuner.measurement.measurement import Arrivals, HostUse, LoadPoint, Measurement
+from tuner.measurement.host_use import HostUse
+from tuner.measurement.measurement import Arrivals, LoadPoint, Measurement
 from tuner.measurement.window import Window
 from tuner.reason import Fact, Reason, ReasonKind
 from tuner.sentences import failed

@@ -11,6 +11,7 @@ from pydantic import Field, computed_field
 from pydantic.json_schema import SkipJsonSchema
 
 from tuner.facts import Facts
+from tuner.measurement.host_use import HostUse, is_unknown
 from tuner.measurement.responses import ResponseFigures
 from tuner.reason import Reason
 from tuner.sentences import sentence
@@ -86,59 +87,6 @@ class ServerStatistics:
     def cache_hit_rate(self) -> float | None:
         """Hits per successful request: misses answered while in flight count as neither."""
         return self.cache_hit_count / self.success_count if self.success_count else None
-
-
-def _unknown(value: object) -> bool:
-    return value is None
-
-
-@dataclass(frozen=True)
-class MemoryTrend:
-    """How much memory was in use over the window, by least squares; see `tuner.load.course`.
-
-    Attributes:
-        used_bytes: On average.
-        growth_bytes: From the first to the last moment on a line.
-        growth_error_bytes: Its standard error.
-        late_growth_bytes: The same of the second half alone, and its standard error.
-    """
-
-    used_bytes: float
-    growth_bytes: float
-    growth_error_bytes: float
-    late_growth_bytes: float
-    late_growth_error_bytes: float
-
-
-@dataclass(frozen=True)
-class HostUse:
-    """What the machines did meanwhile; ``None`` where it could not be read."""
-
-    cpu_percent: float | None = None  # of all cores, 0..100
-    other_cpu_percent: float | None = None  # of all cores, by processes that are not ours
-    stolen_cpu_percent: float | None = None  # of all cores, taken by the hypervisor
-    cores: int | None = None  # all cores, where server and load generator share them
-    load_1m: float | None = None  # load average over the last minute, at the end
-    governor: str | None = None  # frequency governor of the first core
-    pending_requests_max: float | None = None  # nv_inference_pending_request_count, sampled
-    gpus: int | None = None  # that the server sees
-    gpu_memory_used_bytes: int | None = None  # peak over the window, the fullest GPU
-    gpu_utilization: float | None = None  # mean, 0..1
-    gpu_power_w: float | None = None  # mean
-    gpu_clock_mhz: float | None = None  # lowest seen, of the GPUs it may use
-    gpu_throttled: bool | None = None  # some GPU's clocks were held down meanwhile
-    cache_utilization: float | None = None  # nv_cache_util, 0..1, at the end
-    cache_entries: int | None = None
-    cache_evictions: int | None = None
-    #: Of the time of all cores, in stalls: `tuner.load.watch.machine`.
-    stalled_percent: Annotated[float | None, Field(exclude_if=_unknown)] = None
-    #: The CPU quota of the server's processes; the share of its periods in which it was used up.
-    quota_cpus: Annotated[float | None, Field(exclude_if=_unknown)] = None
-    throttled_percent: Annotated[float | None, Field(exclude_if=_unknown)] = None
-    throttled_s: Annotated[float | None, Field(exclude_if=_unknown)] = None  # of each CPU, added up
-    #: Of the server's processes, without what they share; and of all GPUs together.
-    memory: Annotated[MemoryTrend | None, Field(exclude_if=_unknown)] = None
-    gpu_memory: Annotated[MemoryTrend | None, Field(exclude_if=_unknown)] = None
 
 
 @dataclass(frozen=True)
@@ -304,7 +252,7 @@ class Measurement(Facts):
     client_send_us: float | None = None
     client_recv_us: float | None = None
     network_us: float | None = None
-    client_cores: Annotated[float | None, Field(exclude_if=_unknown)] = None
+    client_cores: Annotated[float | None, Field(exclude_if=is_unknown)] = None
     server: ServerStatistics | None = None
     host: HostUse = field(default_factory=HostUse)
     batch_size: int = 1
@@ -325,8 +273,8 @@ class Measurement(Facts):
     shapes: Annotated[Mapping[str, Measurement], Field(exclude_if=_empty)] = field(
         default_factory=dict
     )
-    in_time_infer_per_s: Annotated[float | None, Field(exclude_if=_unknown)] = None
-    sequences_at_once: Annotated[float | None, Field(exclude_if=_unknown)] = None
+    in_time_infer_per_s: Annotated[float | None, Field(exclude_if=is_unknown)] = None
+    sequences_at_once: Annotated[float | None, Field(exclude_if=is_unknown)] = None
     background: Annotated[bool, Field(exclude_if=_empty)] = False
     left_out_s: Annotated[float, Field(exclude_if=_empty)] = 0.0
     failures: Annotated[Mapping[FailureReason, Failures], Field(exclude_if=_empty)] = field(
@@ -335,7 +283,7 @@ class Measurement(Facts):
     models: Annotated[Mapping[str, ServerStatistics], Field(exclude_if=_empty)] = field(
         default_factory=dict
     )
-    responses: Annotated[ResponseFigures | None, Field(exclude_if=_unknown)] = None
+    responses: Annotated[ResponseFigures | None, Field(exclude_if=is_unknown)] = None
     latencies_us: Latencies = field(default=None, compare=False, repr=False)
     by_arrival_us: Latencies = field(default=None, compare=False, repr=False)
     all_by_arrival_us: Latencies = field(default=None, compare=False, repr=False)

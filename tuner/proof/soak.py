@@ -114,14 +114,28 @@ def soak(
         if len(failed) >= FEWEST_SOAKS and is_late():
             break
         lower = lower_load(failed, tried, rounds, rules, least)
-    higher = None if at_most == 1 or is_late() else higher_load(tried, rules)
-    if higher is not None:
-        try:
-            above = put(higher, len(failed) + 1)
-            tried.insert(len(tried) - (not above.sustained), above)
-        except TrialError as error:  # what held is credited
-            note(error.message)
+    if at_most > 1 and not is_late():
+        _try_higher(put, tried, len(failed) + 1, rules, note)
     return _credited(tried, behind, rounds, rules)
+
+
+def _try_higher(
+    put: Callable[[float, int], Soaked],
+    tried: list[Soaked],
+    number: int,
+    rules: ProofRules,
+    note: Callable[[str], None],
+) -> None:
+    """Soaks half way between what held and what missed, if worth it; what held stays the last."""
+    higher = higher_load(tried, rules)
+    if higher is None:
+        return
+    try:
+        above = put(higher, number)
+    except TrialError as error:  # what held is credited
+        note(error.message)
+    else:
+        tried.insert(len(tried) - (not above.sustained), above)
 
 
 def _credited(

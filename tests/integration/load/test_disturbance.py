@@ -16,7 +16,8 @@ from builders.load_bench import Bench
 from tuner.load.setup import Site, StreamRequests
 from tuner.load.streams_load import streams_load
 from tuner.load.watch.machine import disturbances
-from tuner.measurement.measurement import Arrivals, HostUse, LoadPoint, Measurement
+from tuner.measurement.host_use import HostUse
+from tuner.measurement.measurement import Arrivals, LoadPoint, Measurement
 from tuner.measurement.window import Window
 from tuner.reason import ReasonKind
 from tuner.server.server import Place

@@ -15,7 +15,8 @@ from builders.emulated import EmulatedBench
 from tuner.check import check as steps
 from tuner.errors import EnvironmentNotReadyError, InterruptedRunError, LoadFailedError
 from tuner.load.seeds import of_confirmation
-from tuner.measurement.measurement import HostUse, Measurement
+from tuner.measurement.host_use import HostUse
+from tuner.measurement.measurement import Measurement
 from tuner.prepare.machine_lock import only_one_on
 from tuner.reason import Reason
 from tuner.record.confirmation import Repeat, Role

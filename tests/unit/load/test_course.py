@@ -10,7 +10,8 @@ import pytest
 from builders.measurements import synthetic_measurement
 
 from tuner.load.course import course_of, memory_trend
-from tuner.measurement.measurement import Course, HostUse
+from tuner.measurement.host_use import HostUse
+from tuner.measurement.measurement import Course
 from tuner.reason import ReasonKind
 from tuner.record.confirmation import Soaked
 from tuner.sentences import sentence

@@ -10,11 +10,11 @@ from builders.measurements import latency_slo, synthetic_measurement
 
 from tuner.load.restarts import combine
 from tuner.load.streams_load import StreamsLoad
+from tuner.measurement.host_use import HostUse
 from tuner.measurement.measurement import (
     Arrivals,
     FailureReason,
     Failures,
-    HostUse,
     LoadPoint,
     Measurement,
     Restart,

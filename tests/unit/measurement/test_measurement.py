@@ -15,11 +15,11 @@ from tuner.load.latency import within_bounds
 from tuner.load.perf_analyzer.generator import RunFiles, command_line, interval_ms, load_s
 from tuner.load.setup import LoadTarget
 from tuner.load.validity import client_kept_up, warnings_about
+from tuner.measurement.host_use import HostUse
 from tuner.measurement.measurement import (
     Arrivals,
     FailureReason,
     Failures,
-    HostUse,
     LoadPoint,
     Measurement,
     ServerStatistics,

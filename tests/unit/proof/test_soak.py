@@ -32,7 +32,8 @@ from tuner.errors import (
     TrialError,
 )
 from tuner.machine.cpus import Cores
-from tuner.measurement.measurement import Arrivals, Course, Measurement, MemoryTrend
+from tuner.measurement.host_use import MemoryTrend
+from tuner.measurement.measurement import Arrivals, Course, Measurement
 from tuner.proof.contender import Contender, Round
 from tuner.proof.entrants import Entrant, ProofRules
 from tuner.proof.measured import MeasuredOnce

@@ -33,7 +33,8 @@ from tuner.load.watch.machine import (
 )
 from tuner.machine.host import gpu_memory, has_gpu
 from tuner.machine.quota import Quota, read_quota
-from tuner.measurement.measurement import HostUse, ServerStatistics
+from tuner.measurement.host_use import HostUse
+from tuner.measurement.measurement import ServerStatistics
 from tuner.measurement.window import Window
 from tuner.server import health
 from tuner.server.control import BatchStatistics, Metrics, StatisticsSnapshot

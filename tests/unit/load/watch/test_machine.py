@@ -23,7 +23,8 @@ from tuner.load.watch.machine import (
 )
 from tuner.machine import process
 from tuner.machine.quota import Throttling
-from tuner.measurement.measurement import HostUse, Measurement
+from tuner.measurement.host_use import HostUse
+from tuner.measurement.measurement import Measurement
 from tuner.sentences import sentence
 from tuner.spec.slo import Slo
 
