@@ -106,7 +106,7 @@ class EmulatedBench:
         self.looks: list[tuple[int, int]] = []
         self.overloads: list[MeasuredLoad] = []
         self.soaks: list[MeasuredLoad] = []
-        self.given_up: list[str] = []
+        self.given_up: list[Reason] = []
 
     batch_calls: tuple[BatchCall, ...] = ()
 

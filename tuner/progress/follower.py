@@ -35,6 +35,11 @@ class RunProgress:
     outlook: Outlook | None = None
 
 
+#: Shows runs that go on side by side: called with the name of a run, and with its `RunProgress`
+#: or a note; None where the run has ended.
+RunsView = Callable[[str, object], None]
+
+
 @dataclass(frozen=True)
 class LoadUnderWay:
     """A load that is on a server now.

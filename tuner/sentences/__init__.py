@@ -5,29 +5,16 @@ from __future__ import annotations
 from typing import Any, TypeVar
 
 from tuner.errors import TunerError, shortened
-from tuner.reason import Reason, ReasonKind
+from tuner.reason import Reason
 from tuner.sentences import checks, loads, trials
-from tuner.sentences.parts import Sentences
+from tuner.sentences.parts import SENTENCES, clause, sentence
+
+__all__ = ["SENTENCES", "clause", "failed", "sentence"]
 
 _Error = TypeVar("_Error", bound=TunerError)
 
-#: Of each kind.
-SENTENCES: Sentences = {**loads.SENTENCES, **trials.SENTENCES, **checks.SENTENCES}
-
-
-def sentence(reason: Reason) -> str:
-    """The whole of it, with its subject."""
-    text = clause(reason)
-    names_itself = reason.kind is ReasonKind.BEST_OTHER_FALLS_SHORT
-    return f"{reason.subject}: {text}" if reason.subject and not names_itself else text
-
-
-def clause(reason: Reason) -> str:
-    """What is said of its subject."""
-    if (kept := reason.facts.get("sentence")) is not None:
-        return str(kept)
-    words = SENTENCES[reason.kind]
-    return words if isinstance(words, str) else words(reason, reason.facts)
+for _table in (loads, trials, checks):
+    SENTENCES.update(_table.SENTENCES)
 
 
 def failed(kind: type[_Error], reason: Reason, hint: str = "", **more: Any) -> _Error:

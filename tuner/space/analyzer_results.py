@@ -141,7 +141,7 @@ def _of_checkpoint(state: Any) -> Iterator[ReportedConfig]:
 
 
 def _throughput(measurement: Any) -> float:
-    """Of all models of one measurement together."""
+    """Requests a second of all models of one measurement together."""
     parts = measurement["_model_config_measurements"]
     tags = (dict(part["_non_gpu_data"]) for part in parts)
     return sum(float(tag["perf_throughput"]["_value"]) for tag in tags)

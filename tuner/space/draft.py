@@ -20,7 +20,7 @@ from tuner.space.draft_sequences import sequence_arrivals_lines
 from tuner.space.draft_server import CACHE, cache_of_server, server_section, variable_lines
 from tuner.space.draft_slos import EXAMPLE, EXAMPLE_OF_MANY, latency_bound, slo_lines
 from tuner.space.draft_space import DraftedModel, space_of
-from tuner.space.draft_text import COLUMN, Entry, Remark, flow, remarks, written
+from tuner.space.draft_text import COLUMN, DraftEntry, Remark, flow, remarks, written
 from tuner.space.sequences import takes_sequences
 from tuner.spec.paths import CONFIG_NAME
 from tuner.spec.slo import Slo
@@ -96,12 +96,12 @@ def draft_spec(
     if is_ensemble(drafted.config) and len(models) == 1:
         hint = "put the models of its steps into the repository: they are what is searched"
         raise SpecError(f"{model} is an ensemble, and none of its models is there", hint)
-    place = [Entry("model", flow(model)), Entry("repository", flow(repository))]
-    place += [] if write_to == CONFIG_NAME else [Entry("write_to", write_to)]
+    place = [DraftEntry("model", flow(model)), DraftEntry("repository", flow(repository))]
+    place += [] if write_to == CONFIG_NAME else [DraftEntry("write_to", write_to)]
     given = given or Given(f"tune init {model}", slos)
     models = _with_rows(models, given.batch_size)
     drafted = models[model]
-    searched: list[Entry | Remark]
+    searched: list[DraftEntry | Remark]
     known, on_cpu = given.space, (p for p in models.values() if not any_on_gpu(p.config, machine))
     names = dict.fromkeys(name for part in on_cpu for name in part.variables)
     variables = variable_lines(names, server, machine.cores)
@@ -156,17 +156,17 @@ def _guess(dims: list[int]) -> list[int]:
     return [guess if d < 0 else d for d in dims]
 
 
-def _head(place: list[Entry], given: Given) -> Iterator[Entry | Remark]:
+def _head(place: list[DraftEntry], given: Given) -> Iterator[DraftEntry | Remark]:
     yield from opening(given.command, given.left)
     yield from place
     slos = tuple(slo_lines(given.slos, BUDGET_S / TRIALS))
     first = "what your users need: change this first"
-    yield Entry("slo", remark=first, below=slos, column=COLUMN)
+    yield DraftEntry("slo", remark=first, below=slos, column=COLUMN)
     best = "highest load that meets every SLO" if given.objective == GOODPUT else ""
-    yield Entry("objective", given.objective, best, column=COLUMN)
+    yield DraftEntry("objective", given.objective, best, column=COLUMN)
 
 
-def opening(command: str, left: Sequence[str]) -> Iterator[Entry | Remark]:
+def opening(command: str, left: Sequence[str]) -> Iterator[DraftEntry | Remark]:
     """What drafted it, and what could not be taken over."""
     yield from remarks(
         "yaml-language-server: $schema=tune.schema.json",
@@ -178,50 +178,55 @@ def opening(command: str, left: Sequence[str]) -> Iterator[Entry | Remark]:
         yield from (Remark(f"  {line}") for line in left)
 
 
-def _space(given: Mapping[str, Mapping[str, Any]], drafted: list[Entry | Remark]) -> Entry:
+def _space(
+    given: Mapping[str, Mapping[str, Any]], drafted: list[DraftEntry | Remark]
+) -> DraftEntry:
     """What is given and, commented out, what the draft would search beside it; else the draft."""
     if not given:
-        return Entry("space", below=tuple(drafted))
-    below: list[Entry | Remark] = [Entry(flow(path), flow(field)) for path, field in given.items()]
-    entries = [one for one in drafted if isinstance(one, Entry) and not one.mark]
+        return DraftEntry("space", below=tuple(drafted))
+    below: list[DraftEntry | Remark] = [
+        DraftEntry(flow(path), flow(field)) for path, field in given.items()
+    ]
+    entries = [one for one in drafted if isinstance(one, DraftEntry) and not one.mark]
     more = [replace(one, mark="#   ") for one in entries if one.key not in given]
     below += [Remark("Worth searching as well:"), *more] if more else []
-    return Entry("space", below=tuple(below))
+    return DraftEntry("space", below=tuple(below))
 
 
-def _workload(models: Mapping[str, DraftedModel], given: Given) -> Entry:
-    below: list[Entry | Remark] = []
+def _workload(models: Mapping[str, DraftedModel], given: Given) -> DraftEntry:
+    below: list[DraftEntry | Remark] = []
     if any(takes_sequences(part.config) for part in models.values()):
         below += sequence_arrivals_lines(of_file=given.sequences)
     elif given.arrivals:
-        below.append(Entry("arrivals", flow(given.arrivals)))
+        below.append(DraftEntry("arrivals", flow(given.arrivals)))
     else:
         clock = "requests come on their own clock, as users do"
-        below.append(Entry("arrivals", "{kind: poisson}", clock, column=COLUMN))
+        below.append(DraftEntry("arrivals", "{kind: poisson}", clock, column=COLUMN))
     config = next(iter(models.values())).config
-    return Entry("workload", below=(*below, *requests_of(config, given)))
+    return DraftEntry("workload", below=(*below, *requests_of(config, given)))
 
 
-def requests_of(config: Any, given: Given) -> Iterator[Entry | Remark]:
+def requests_of(config: Any, given: Given) -> Iterator[DraftEntry | Remark]:
     """What requests to a model carry."""
     if given.batch_size > 1:
-        yield Entry("batch_size", flow(given.batch_size))
+        yield DraftEntry("batch_size", flow(given.batch_size))
     if given.file:
-        yield Entry("inputs", flow({"kind": "file", "file": given.file}))
+        yield DraftEntry("inputs", flow({"kind": "file", "file": given.file}))
     else:
-        yield Entry("inputs", below=tuple(_random_inputs(config, given)))
+        yield DraftEntry("inputs", below=tuple(_random_inputs(config, given)))
 
 
-def _random_inputs(config: Any, given: Given) -> Iterator[Entry | Remark]:
+def _random_inputs(config: Any, given: Given) -> Iterator[DraftEntry | Remark]:
     yours = "file: your own requests in perf_analyzer's JSON"
-    yield Entry("kind", "random", yours, column=COLUMN)
-    yield Entry("unique", "2000")
+    yield DraftEntry("kind", "random", yours, column=COLUMN)
+    yield DraftEntry("unique", "2000")
     if shapes := open_shapes(config):
         guessed = [name for name in shapes if name not in given.shapes]
         open_ones = f"{', '.join(guessed)}: open" if given.shapes else "open"
         open_ones += " in config.pbtxt, so guessed, and small: write what your users send"
-        below: list[Entry | Remark] = [
-            Entry(flow(name), str(given.shapes.get(name, dims))) for name, dims in shapes.items()
+        below: list[DraftEntry | Remark] = [
+            DraftEntry(flow(name), str(given.shapes.get(name, dims)))
+            for name, dims in shapes.items()
         ]
         if any(path.startswith("input") for path, _, _ in batch_in_dims(config)):
             below.append(
@@ -231,7 +236,7 @@ def _random_inputs(config: Any, given: Given) -> Iterator[Entry | Remark]:
             below.append(Remark("one length for all: batches form here that do not in production;"))
             below.append(Remark("several: [{dims: [64], share: 70%}, {dims: [256], share: 30%}]"))
         why = open_ones if guessed else ""
-        yield Entry("shapes", remark=why, below=tuple(below), column=COLUMN)
+        yield DraftEntry("shapes", remark=why, below=tuple(below), column=COLUMN)
     texts = [flow(t.name) for t in config.input if enum_name(t, "data_type") == "TYPE_STRING"]
     if texts:
         yield Remark(f"random strings for {', '.join(texts)}: some models reject them")
@@ -248,7 +253,7 @@ def models_entry(
     machine: Machine,
     bounds: Mapping[str, Slo],
     known: Mapping[str, Mapping[str, Mapping[str, Any]]],
-) -> Entry:
+) -> DraftEntry:
     """What is searched of each, where it is not ``known``; an ensemble has no fields to search.
 
     ``bounds``: what requests to each of those with something to search may take.
@@ -257,11 +262,11 @@ def models_entry(
     for name, bound in bounds.items():
         part = models[name]
         if part.config.backend in LLM_BACKENDS:
-            below.append(Entry(flow(name), "{}", "a language model: loaded, not searched"))
+            below.append(DraftEntry(flow(name), "{}", "a language model: loaded, not searched"))
             continue
-        entries: list[Entry | Remark] = []
+        entries: list[DraftEntry | Remark] = []
         if part.calls or part.unnamed:
-            entries.append(Entry("calls", flow(part.calls), "by its own code"))
+            entries.append(DraftEntry("calls", flow(part.calls), "by its own code"))
         if part.unnamed:
             text = "calls models by names that are made at run time: list them all"
             entries.append(Remark(f"{', '.join(part.unnamed)} {text}"))
@@ -269,15 +274,15 @@ def models_entry(
             given = known.get(name, {})
             fields = [*space_of(part, machine, bound, given, alone=len(models) == 1)]
             entries.append(_space(given, fields))
-        below.append(Entry(flow(name), below=tuple(entries)))
+        below.append(DraftEntry(flow(name), below=tuple(entries)))
     together = "searched together, under one load"
-    return Entry("models", remark=together, below=tuple(below), column=COLUMN)
+    return DraftEntry("models", remark=together, below=tuple(below), column=COLUMN)
 
 
-def tail_of(machine: Machine) -> Iterator[Entry | Remark]:
+def tail_of(machine: Machine) -> Iterator[DraftEntry | Remark]:
     """The budget, and the machine that bounds are from."""
     budget, first = f"{{trials: {TRIALS}, time: {BUDGET_S // 60}m}}", "whichever comes first"
-    yield Entry("budget", budget, first, column=COLUMN)
-    yield Entry("confirm", "{min_gain: 2%}", "the winner must prove itself again", column=26)
+    yield DraftEntry("budget", budget, first, column=COLUMN)
+    yield DraftEntry("confirm", "{min_gain: 2%}", "the winner must prove itself again", column=26)
     here = f"{count_text(machine.cores, 'core')}, {count_text(machine.gpus, 'GPU')}"
     yield Remark(f"Machine: {here}.")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tuner.modelconfig.schema import enum_name
-from tuner.space.draft_text import Entry, Remark
+from tuner.space.draft_text import DraftEntry, Remark
 from tuner.spec.paths import INSTANCE_GROUP, INSTANCES
 from tuner.spec.units import bytes_text, count_text
 
@@ -27,7 +27,9 @@ class Machine:
     memory_bytes: int | None = None
 
 
-def instances(config: Any, machine: Machine, weights_bytes: int = 0) -> Iterator[Entry | Remark]:
+def instances(
+    config: Any, machine: Machine, weights_bytes: int = 0
+) -> Iterator[DraftEntry | Remark]:
     """How many there may be, of each group; of ``weights_bytes`` each has a copy in memory."""
     groups = list(config.instance_group)
     for index, group in enumerate(groups or [None]):
@@ -46,7 +48,7 @@ def instances(config: Any, machine: Machine, weights_bytes: int = 0) -> Iterator
                 f"for {fit}."
             )
         most = max(min(most, fit), 1, 0 if group is None else group.count)  # it has today's
-        yield Entry(path, f"{{int: [1, {most}]}}", place)
+        yield DraftEntry(path, f"{{int: [1, {most}]}}", place)
         if on_gpu and not machine.gpus:
             yield Remark(
                 "KIND_GPU needs a GPU and none is here: Triton will refuse to load the model."

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tuner.modelconfig.queues import IDLE_WAIT_US
-from tuner.space.draft_text import Entry, Remark
+from tuner.space.draft_text import DraftEntry, Remark
 from tuner.spec.paths import QUEUE_TIMEOUT
 from tuner.spec.slo import Slo
 
@@ -28,7 +28,7 @@ def queue_timeout_us(slo: Slo) -> int:
     return max(1, round(slo.bound / 2))
 
 
-def queue_lines(slo: Slo) -> Iterator[Entry | Remark]:
+def queue_lines(slo: Slo) -> Iterator[DraftEntry | Remark]:
     """The line of the space, and what it does; none where its price is more than the SLO allows."""
     timeout_us = queue_timeout_us(slo)
     if timeout_us < IDLE_WAIT_US:
@@ -54,4 +54,4 @@ def queue_lines(slo: Slo) -> Iterator[Entry | Remark]:
         "queue delay it harms the batcher of servers older than core#509 (server#8870): search"
     )
     yield Remark("only one of the two there.")
-    yield Entry(QUEUE_TIMEOUT, f"{{choice: [{timeout_us}]}}", mark="# ")
+    yield DraftEntry(QUEUE_TIMEOUT, f"{{choice: [{timeout_us}]}}", mark="# ")

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tuner.space.draft_queue import delays
-from tuner.space.draft_text import Entry, Remark, flow
+from tuner.space.draft_text import DraftEntry, Remark, flow
 from tuner.space.sequences import EXAMPLE
 from tuner.spec.paths import CANDIDATE_SEQUENCES, OLDEST, OLDEST_DELAY
 
 
-def sequence_arrivals_lines(*, of_file: bool) -> Iterator[Entry | Remark]:
+def sequence_arrivals_lines(*, of_file: bool) -> Iterator[DraftEntry | Remark]:
     """The lines of the workload; ``of_file``: a file says how many requests a sequence has."""
     if of_file:
-        yield Entry("arrivals", "{kind: sequences, interval: 100ms}")
+        yield DraftEntry("arrivals", "{kind: sequences, interval: 100ms}")
         yield Remark("guessed: how long after one request of a sequence the next comes.")
     else:
-        yield Entry("arrivals", EXAMPLE)
+        yield DraftEntry("arrivals", EXAMPLE)
         yield Remark(
             "guessed: how many requests a sequence has, and how long after one the next comes"
         )
@@ -25,7 +25,7 @@ def sequence_arrivals_lines(*, of_file: bool) -> Iterator[Entry | Remark]:
     )
 
 
-def sequence_space_lines(largest: int, longest_delay_us: int) -> Iterator[Entry | Remark]:
+def sequence_space_lines(largest: int, longest_delay_us: int) -> Iterator[DraftEntry | Remark]:
     """The lines of the space, and what they mean."""
     sizes = sorted({max(largest, 1), 4 * max(largest, 1), 16 * max(largest, 1)})
     yield Remark("off is the direct strategy: each sequence has a fixed slot in the batches of one")
@@ -33,6 +33,6 @@ def sequence_space_lines(largest: int, longest_delay_us: int) -> Iterator[Entry 
         "instance, used or not, so instances times max_batch_size sequences run at once. oldest"
     )
     yield Remark("batches whichever have a request.")
-    yield Entry(OLDEST, "{choice: [off, on]}")
-    yield Entry(CANDIDATE_SEQUENCES, flow({"choice": sizes}))
-    yield Entry(OLDEST_DELAY, delays(longest_delay_us))
+    yield DraftEntry(OLDEST, "{choice: [off, on]}")
+    yield DraftEntry(CANDIDATE_SEQUENCES, flow({"choice": sizes}))
+    yield DraftEntry(OLDEST_DELAY, delays(longest_delay_us))

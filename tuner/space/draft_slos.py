@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 
 from tuner.errors import SpecError
-from tuner.space.draft_text import Entry, Remark, item
+from tuner.space.draft_text import DraftEntry, Remark, item
 from tuner.spec.metrics import SLOW_PER_S, Until, easier_percentile
 from tuner.spec.slo import Slo
 
@@ -39,7 +39,7 @@ def latency_bound(slos: Sequence[str]) -> Slo:
     return Slo.parse(slos_on_latency[0])
 
 
-def slo_lines(slos: Sequence[str], trial_s: float) -> Iterator[Entry | Remark]:
+def slo_lines(slos: Sequence[str], trial_s: float) -> Iterator[DraftEntry | Remark]:
     """What is drafted below `slo:`, with what may be added.
 
     ``trial_s``: what the budget has for each trial, which must hold a measurement.
@@ -53,7 +53,7 @@ def slo_lines(slos: Sequence[str], trial_s: float) -> Iterator[Entry | Remark]:
         yield item("error_rate <= 0%")
 
 
-def _cheaper(slo: Slo, trial_s: float) -> Iterator[Entry | Remark]:
+def _cheaper(slo: Slo, trial_s: float) -> Iterator[DraftEntry | Remark]:
     """The percentile that the budget can show of a slow model, to be written in its place."""
     easier = easier_percentile(slo.metric) if slo.metric.quantile is not None else None
     if easier is None:

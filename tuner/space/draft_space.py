@@ -12,7 +12,7 @@ from tuner.modelconfig.traps import fixed_batch
 from tuner.space.draft_instances import Machine, any_on_gpu, instances
 from tuner.space.draft_queue import delays, longest_delay_us, queue_lines
 from tuner.space.draft_sequences import sequence_space_lines
-from tuner.space.draft_text import Entry, Remark, flow, off, remarks
+from tuner.space.draft_text import DraftEntry, Remark, flow, off, remarks
 from tuner.space.experts import EXPERTS, UNKNOWN, Expert
 from tuner.space.sequences import takes_sequences
 from tuner.spec.paths import DELAY, DYNAMIC_BATCHING, MAX_BATCH_SIZE
@@ -61,7 +61,7 @@ def space_of(
     known: Mapping[str, Mapping[str, Any]],
     *,
     alone: bool,
-) -> Iterator[Entry | Remark]:
+) -> Iterator[DraftEntry | Remark]:
     """Beside what is ``known``; of several, not ``alone``, finer fields would make it too large."""
     config, expert = part.config, EXPERTS.get(part.config.backend, UNKNOWN)
     yield from map(Remark, expert.remarks)
@@ -93,9 +93,9 @@ def space_of(
             yield replace(_choice(path, given.values, most), remark=given.why, mark="#   ")
 
 
-def _choice(path: str, values: Sequence[Any], most: float) -> Entry:
+def _choice(path: str, values: Sequence[Any], most: float) -> DraftEntry:
     fit = [value for value in values if not str(value).isdecimal() or int(value) <= most]
-    return Entry(path, flow({"choice": fit}))
+    return DraftEntry(path, flow({"choice": fit}))
 
 
 def why_unbatched(config: Any, *, completes: bool) -> str:
@@ -105,15 +105,15 @@ def why_unbatched(config: Any, *, completes: bool) -> str:
     return f"max_batch_size is {config.max_batch_size}: Triton sends requests one by one"
 
 
-def _completed_batching(sizes: tuple[int, ...], slo: Slo) -> Iterator[Entry | Remark]:
+def _completed_batching(sizes: tuple[int, ...], slo: Slo) -> Iterator[DraftEntry | Remark]:
     yield Remark(
         "config.pbtxt leaves max_batch_size to the server, which completes it when it loads the"
     )
     yield Remark("model. A run asks it first, and searches this only where the model batches:")
-    yield Entry(DELAY, delays(longest_delay_us(slo)))
+    yield DraftEntry(DELAY, delays(longest_delay_us(slo)))
     if sizes:
         default = f"the server's default is {sizes[0]}"
-        yield Entry(MAX_BATCH_SIZE, flow({"choice": sizes}), default)
+        yield DraftEntry(MAX_BATCH_SIZE, flow({"choice": sizes}), default)
     else:
         yield Remark("Smaller batches than the model's largest, where that is known:")
         yield off(MAX_BATCH_SIZE, "{choice: [4, 8]}")
@@ -126,7 +126,7 @@ def _batching(
     known: Mapping[str, Mapping[str, Any]],
     *,
     alone: bool,
-) -> Iterator[Entry | Remark]:
+) -> Iterator[DraftEntry | Remark]:
     config, delay = part.config, longest_delay_us(slo)
     largest = config.max_batch_size
     above = (2 * largest,) if expert.larger and alone and not known else ()
@@ -137,7 +137,7 @@ def _batching(
     if taken != sizes and (why := part.why_least or rows):
         yield Remark(why)
     if taken:
-        yield Entry(MAX_BATCH_SIZE, flow({"choice": taken}), f"{largest} in config.pbtxt")
+        yield DraftEntry(MAX_BATCH_SIZE, flow({"choice": taken}), f"{largest} in config.pbtxt")
     if takes_sequences(config):
         yield from sequence_space_lines(largest, delay)
         return
@@ -152,7 +152,7 @@ def _batching(
 
 def _forming(
     part: DraftedModel, expert: Expert, sizes: Sequence[int], slo: Slo, *, alone: bool
-) -> Iterator[Entry | Remark]:
+) -> Iterator[DraftEntry | Remark]:
     """What puts requests together."""
     config = part.config
     if config.HasField("dynamic_batching"):
@@ -161,20 +161,20 @@ def _forming(
     elif expert.batches:
         by_itself = part.completes and turns_on_batching(config.backend, config)
         now = "the server turns it on by itself" if by_itself else "off in config.pbtxt"
-        yield Entry(DYNAMIC_BATCHING, "{choice: [off, on]}", now)
+        yield DraftEntry(DYNAMIC_BATCHING, "{choice: [off, on]}", now)
     if alone:
         yield Remark(
             "The config as it is now is always measured too; a run ends where it cannot be."
         )
-    yield Entry(DELAY, delays(longest_delay_us(slo)))
+    yield DraftEntry(DELAY, delays(longest_delay_us(slo)))
     if alone and expert.preferred:
         preferred = {"subsets": sizes, "at_most": 1, "or": "unset"}
-        yield Entry("dynamic_batching.preferred_batch_size", flow(preferred))
+        yield DraftEntry("dynamic_batching.preferred_batch_size", flow(preferred))
     if alone and expert.batches:
         yield from queue_lines(slo)
 
 
-def _variants(versions: tuple[int, ...]) -> Iterator[Entry | Remark]:
+def _variants(versions: tuple[int, ...]) -> Iterator[DraftEntry | Remark]:
     """What makes several versions values of the search; nothing for a single one."""
     if len(versions) > 1:
         yield Remark(

@@ -24,7 +24,7 @@ from tuner.space.draft_instances import Machine
 from tuner.space.draft_server import server_section
 from tuner.space.draft_slos import latency_bound
 from tuner.space.draft_space import DraftedModel
-from tuner.space.draft_text import COLUMN, Entry, flow, item, written
+from tuner.space.draft_text import COLUMN, DraftEntry, flow, item, written
 from tuner.space.sequences import takes_sequences
 from tuner.spec.paths import CONFIG_NAME
 from tuner.spec.slo import Slo
@@ -88,10 +88,10 @@ def draft_streams(
     slos = tuple(item(text) for text in _common(streams))
     draft = [
         *opening(command, [*left]),
-        Entry("repository", flow(repository)),
-        *([] if write_to == CONFIG_NAME else [Entry("write_to", write_to)]),
-        Entry("slo", remark="of each stream; its own are with it", below=slos, column=COLUMN),
-        Entry("objective", GOODPUT, "highest load that meets every SLO", column=COLUMN),
+        DraftEntry("repository", flow(repository)),
+        *([] if write_to == CONFIG_NAME else [DraftEntry("write_to", write_to)]),
+        DraftEntry("slo", remark="of each stream; its own are with it", below=slos, column=COLUMN),
+        DraftEntry("objective", GOODPUT, "highest load that meets every SLO", column=COLUMN),
         server_section(server, why, []),
         _searched(streams, machine),
         *_load(streams),
@@ -100,7 +100,7 @@ def draft_streams(
     return "\n".join(written(draft)) + "\n"
 
 
-def _searched(streams: Mapping[str, DraftedStream], machine: Machine) -> Entry:
+def _searched(streams: Mapping[str, DraftedStream], machine: Machine) -> DraftEntry:
     """The models of all streams, each once."""
     models, bounds = dict[str, DraftedModel](), dict[str, Slo]()
     for stream in streams.values():
@@ -113,25 +113,25 @@ def _searched(streams: Mapping[str, DraftedStream], machine: Machine) -> Entry:
     return models_entry(models, machine, bounds, known)
 
 
-def _load(streams: Mapping[str, DraftedStream]) -> Iterator[Entry]:
+def _load(streams: Mapping[str, DraftedStream]) -> Iterator[DraftEntry]:
     """When requests of all streams come, and what those of each carry."""
     rates = [stream.rate for stream in streams.values() if stream.rate is not None]
     known = len(rates) == len(streams)
     rate = f", rate: [{sum(rates):.12g}]" if known else ""
-    arrivals = Entry("arrivals", f"{{kind: poisson{rate}}}", "of all streams together")
-    yield Entry("workload", below=(arrivals,))
+    arrivals = DraftEntry("arrivals", f"{{kind: poisson{rate}}}", "of all streams together")
+    yield DraftEntry("workload", below=(arrivals,))
     guessed = "" if known else "guessed: write what your users send"
-    entries = list[Entry]()
+    entries = list[DraftEntry]()
     shares = _shares(rates if known else [1.0] * len(streams))
     for (model, stream), share in zip(streams.items(), shares, strict=True):
         below = (
-            Entry("model", flow(model)),
-            Entry("share", f"{share}%", guessed),
-            Entry("slo", flow([*stream.slos])),
+            DraftEntry("model", flow(model)),
+            DraftEntry("share", f"{share}%", guessed),
+            DraftEntry("slo", flow([*stream.slos])),
             *requests_of(stream.models[model].config, stream.given),
         )
-        entries.append(Entry(flow(model), below=below))
-    yield Entry("streams", below=tuple(entries))
+        entries.append(DraftEntry(flow(model), below=below))
+    yield DraftEntry("streams", below=tuple(entries))
 
 
 def _shares(rates: Sequence[float]) -> list[str]:
@@ -141,7 +141,7 @@ def _shares(rates: Sequence[float]) -> list[str]:
 
 
 def _common(streams: Mapping[str, DraftedStream]) -> list[str]:
-    """Of SLOs that are not about one stream's requests, the tightest on each metric."""
+    """The tightest SLO on each metric, of those that are not about one stream's requests."""
     by_metric: dict[str, Slo] = {}
     for text in (text for stream in streams.values() for text in stream.given.slos):
         if _of_all(text):

@@ -24,7 +24,7 @@ class Remark:
 
 
 @dataclass(frozen=True)
-class Entry:
+class DraftEntry:
     """A key with its value, or with entries below.
 
     Attributes:
@@ -38,7 +38,7 @@ class Entry:
     key: str
     value: str = ""
     remark: str = ""
-    below: tuple[Entry | Remark, ...] = ()
+    below: tuple[DraftEntry | Remark, ...] = ()
     column: int = 0
     mark: str = ""
 
@@ -48,7 +48,7 @@ class Entry:
         return f"{self.mark}{self.key}{sign} {self.value}".rstrip()
 
 
-Draft = Iterable[Entry | Remark]
+Draft = Iterable[DraftEntry | Remark]
 
 
 def remarks(*lines: str) -> list[Remark]:
@@ -56,14 +56,14 @@ def remarks(*lines: str) -> list[Remark]:
     return [Remark(line) for line in lines]
 
 
-def item(value: Any, remark: str = "", mark: str = "") -> Entry:
+def item(value: Any, remark: str = "", mark: str = "") -> DraftEntry:
     """An item of a list."""
-    return Entry("-", flow(value), remark, mark=mark)
+    return DraftEntry("-", flow(value), remark, mark=mark)
 
 
-def off(key: str, value: str, remark: str = "") -> Entry:
+def off(key: str, value: str, remark: str = "") -> DraftEntry:
     """An entry that is commented out, in a paragraph that says when to take it in."""
-    return Entry(key, value, remark, mark="#   ")
+    return DraftEntry(key, value, remark, mark="#   ")
 
 
 def written(draft: Draft, indent: str = "") -> Iterator[str]:

@@ -56,7 +56,7 @@ class Slo(AsText):
 
     @property
     def share(self) -> float:
-        """Of the requests that must be in time, of an SLO on a percentile: 0.99 for p99."""
+        """The share of requests that must be in time, for an SLO on a percentile: 0.99 for p99."""
         assert self.metric.quantile is not None
         return self.metric.quantile
 

@@ -12,7 +12,6 @@ from builders.proof_cases import CASES
 from builders.proving import prove, spec_of
 from builders.runs import Toy, make_run
 
-from tuner import sentences
 from tuner.errors import LoadFailedError
 from tuner.facts import adapter
 from tuner.reason import Reason, ReasonKind
@@ -64,7 +63,8 @@ def answers(data: ReportData) -> object:
 
 def reword(patch: pytest.MonkeyPatch, *kinds: ReasonKind) -> None:
     """Gives these kinds other sentences, which are alike."""
-    patch.setattr(sentences, "SENTENCES", {**SENTENCES, **dict.fromkeys(kinds, "in other words")})
+    for kind in kinds:
+        patch.setitem(SENTENCES, kind, "in other words")
 
 
 def test_a_proof_decides_the_same_in_other_words(monkeypatch: pytest.MonkeyPatch) -> None:

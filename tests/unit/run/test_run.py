@@ -137,7 +137,7 @@ def test_read_only_commands_report_half_written_files_and_leave_them(
     code: int,
     action: Action,
 ) -> None:
-    monkeypatch.setattr("tuner.triton.doctor.run_checks", lambda *_, **__: [])
+    monkeypatch.setattr("tuner.run.doctor.run_checks", lambda *_, **__: [])
     workplace.spec.write_text(workplace.spec.read_text() + "server: {binary: /usr/bin/env}\n")
     repository, before = workplace.config.parent.parent, workplace.config.read_text()
     shutil.copytree(repository / MODEL, repository / "other")

@@ -16,10 +16,7 @@ from tuner.cli.terminal import say
 
 if TYPE_CHECKING:
     from tuner.progress.events import Events
-
-#: Shows runs that go on side by side: called with the name of a run, and with its `RunProgress`
-#: or a note; None where the run has ended.
-RunsView = Callable[[str, object], None]
+    from tuner.progress.follower import RunsView
 
 
 class Ui(Protocol):

@@ -7,10 +7,9 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 
 from tuner.cli.terminal import say_json_line
-from tuner.cli.ui import RunsView
 from tuner.errors import InterruptedRunError
 from tuner.progress.events import Events
-from tuner.progress.follower import RunProgress
+from tuner.progress.follower import RunProgress, RunsView
 from tuner.progress.run_events import RunEvents
 
 

@@ -15,7 +15,6 @@ from rich.live import Live
 from rich.text import Text
 
 from tuner.cli.terminal import harmless
-from tuner.cli.ui import RunsView
 from tuner.cli.ui.words import (
     best_texts,
     disturbances_text,
@@ -31,7 +30,7 @@ from tuner.cli.ui.words import (
     warning_lines,
 )
 from tuner.progress.events import Events
-from tuner.progress.follower import Follower, RunProgress
+from tuner.progress.follower import Follower, RunProgress, RunsView
 from tuner.score.judge import SloOutcome
 from tuner.score.point import Point
 from tuner.score.trial import Trial, TrialState

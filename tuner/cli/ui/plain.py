@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Self
 
 from tuner.cli.terminal import say
-from tuner.cli.ui import RunsView
 from tuner.cli.ui.words import (
     disturbances_text,
     gain_text,
@@ -25,7 +24,7 @@ from tuner.cli.ui.words import (
     warning_lines,
 )
 from tuner.progress.events import Events
-from tuner.progress.follower import Follower, RunProgress
+from tuner.progress.follower import Follower, RunProgress, RunsView
 from tuner.score.point import Point
 from tuner.score.trial import Trial
 from tuner.space.candidate import Candidate
