@@ -36,7 +36,7 @@ def rates() -> BatchRates:
 def known() -> BatchRates:
     """Rates of one model that all requests are for."""
     found = rates()
-    visits = replace(the_one(found.visits), is_asked=True)
+    visits = replace(the_one(found.visits), is_entry=True)
     return replace(found, visits={"m": visits})
 
 
