@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
+from typing import Any
 
 import numpy as np
 
 from tuner.measurement.host_use import HostUse
-from tuner.measurement.measurement import Arrivals, LoadPoint, Measurement
+from tuner.measurement.measurement import Arrivals, Figures, LoadPoint, Measurement
 from tuner.score.judge import SloOutcome
 from tuner.spec.metrics import ERROR_RATE, METRICS, P99_LATENCY, Until
 from tuner.spec.slo import Slo
@@ -55,6 +56,16 @@ def synthetic_measurement(
         host=HostUse(gpu_memory_used_bytes=gpu_memory),
         latencies_us=latencies,
     )
+
+
+def synthetic_figures(level: float = 100.0, p99_us: float = 20_000.0, **more: Any) -> Figures:
+    """The figures of a stream or of a shape; ``more``: as of `synthetic_measurement`."""
+    return part_of(synthetic_measurement(level, p99_us, **more))
+
+
+def part_of(measurement: Measurement) -> Figures:
+    """The figures of its requests alone, as of a stream."""
+    return Figures(**{f.name: getattr(measurement, f.name) for f in fields(Figures)})
 
 
 #: Times its capacity, what an emulated server answers when it is asked for more.

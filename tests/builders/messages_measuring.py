@@ -10,7 +10,7 @@ from typing import Any
 from unittest.mock import patch
 
 from builders.candidates import candidate_of
-from builders.measurements import P99_40MS, latency_slo, synthetic_measurement
+from builders.measurements import P99_40MS, latency_slo, synthetic_figures, synthetic_measurement
 from builders.reasons import texts
 from builders.refusals import Case
 from builders.runs import MANIFEST
@@ -217,7 +217,7 @@ def bottlenecks() -> dict[str, Case]:
         return ServerStatistics(count, 0, count, count, queue_us, 0.0, compute_us, 0.0)
 
     def of(models: Mapping[str, ServerStatistics], **p99_us: float) -> Case:
-        streams = {name: synthetic_measurement(50.0, us) for name, us in p99_us.items()}
+        streams = {name: synthetic_figures(50.0, us) for name, us in p99_us.items()}
         shown = replace(synthetic_measurement(100.0), models=models, streams=streams)
         slos = [replace(P99, stream=name) for name in p99_us] or [P99]
         kept = {la: KeptConfig(la, f"/models/{la}", "", None) for la in models}

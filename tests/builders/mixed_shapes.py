@@ -6,7 +6,7 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
-from builders.measurements import NO_ERRORS, P99_40MS, synthetic_measurement
+from builders.measurements import NO_ERRORS, P99_40MS, synthetic_figures, synthetic_measurement
 from builders.runs import CURRENT, Toy, make_run
 
 from tuner.measurement.measurement import ServerStatistics
@@ -31,7 +31,7 @@ def mixed_point(
     whole = synthetic_measurement(level, 35e3, count=count)
     shapes = {}
     for name, share, p99_us in ((SHORT, 0.7, 20e3), (LONG, 0.3, long_p99_us)):
-        own = synthetic_measurement(share * level, p99_us, count=round(share * count))
+        own = synthetic_figures(share * level, p99_us, count=round(share * count))
         in_time = share * level * (1.0 if p99_us <= 40e3 else 0.9)
         shapes[name] = replace(own, due_per_s=share * level, in_time_infer_per_s=in_time)
     server = server_of(*sizes)

@@ -14,7 +14,7 @@ from tuner.load.client.job import Answers, Outcome, ProcessPart
 from tuner.load.latency import Observed
 from tuner.load.setup import Schedule, Stream, on_one_clock
 from tuner.load.traffic.kind import CallerJob, Traffic
-from tuner.measurement.measurement import LoadPoint, Measurement
+from tuner.measurement.measurement import Figures, LoadPoint
 from tuner.measurement.window import Window
 from tuner.modelconfig.schema import ModelConfig
 from tuner.reason import Reason
@@ -48,8 +48,8 @@ class Twins(Traffic):
         return CallerJob("builders.toy_traffic:twin_calls", {"copies": COPIES})
 
     def figures(
-        self, run: Run, number: int, window: Window, observed: Observed, found: Measurement
-    ) -> Measurement:
+        self, run: Run, number: int, window: Window, observed: Observed, found: Figures
+    ) -> Figures:
         """Counts the inferences of both."""
         return replace(found, throughput_infer_per_s=COPIES * found.throughput_infer_per_s)
 

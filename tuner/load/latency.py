@@ -23,7 +23,7 @@ import numpy.typing as npt
 
 from tuner.errors import LoadFailedError
 from tuner.load.course import course_of
-from tuner.measurement.measurement import Course, LoadPoint, Measurement, Slice
+from tuner.measurement.measurement import Course, Figures, LoadPoint, Measurement, Slice
 from tuner.measurement.responses import percentile
 from tuner.measurement.window import Window
 from tuner.spec.slo import Slo
@@ -252,6 +252,13 @@ def within_bounds(ascending: Values, lost_count: int, bounds: Sequence[Slo]) -> 
 
 
 def measurement_of(
+    observed: Observed, load: LoadPoint, seed: int, batch_size: int = 1
+) -> Measurement:
+    """A measurement by the figures of a window, with nothing of streams and machines."""
+    return Measurement.of_all(figures_of(observed, load, seed, batch_size))
+
+
+def figures_of(
     observed: Observed,
     load: LoadPoint,
     seed: int,
@@ -260,10 +267,10 @@ def measurement_of(
     bounds: Sequence[Slo] = (),
     failed_count: int = 0,
     rejected_count: int = 0,
-) -> Measurement:
+) -> Figures:
     """The figures of a window; what time stamps do not tell is left to the caller."""
     duration_s = seconds_of(observed.quiet)
-    return Measurement(
+    return Figures(
         load=load,
         seed=seed,
         duration_s=duration_s,

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
 from statistics import fmean
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from tuner.measurement.host_use import HostUse
 from tuner.measurement.measurement import (
     FailureReason,
     Failures,
+    Figures,
     Measurement,
     Restart,
     ServerStatistics,
@@ -29,13 +30,15 @@ from tuner.measurement.responses import responses_of_all
 from tuner.reason import Fact, Reason, ReasonKind
 from tuner.spec.slo import Slo
 
+F = TypeVar("F", bound=Figures)
+
 #: No start's window is shorter than this.
 LEAST_S = 1.0
-_ADDED_UP = ("duration_s", "completed_count", "failed_count", "rejected_count", "wall_s")
+_ADDED_UP = ("duration_s", "completed_count", "failed_count", "rejected_count")
 _AVERAGED = (
     "in_time_infer_per_s",
     *("throughput_infer_per_s", "sent_per_s", "mean_in_flight"),
-    *("client_send_us", "client_recv_us", "network_us", "client_cores"),
+    *("client_send_us", "client_recv_us", "network_us"),
 )
 #: Up to this ratio of the highest to the lowest throughput of a start, minus one, it is one mode.
 SPREAD = 0.05
@@ -51,31 +54,39 @@ def combine(starts: Sequence[Measurement], bounds: Sequence[Slo] = ()) -> Measur
 
     Percentiles are over the requests of all starts. ``bounds``: what SLOs hold them to.
     """
-    latencies = [m.latencies_us for m in starts if m.latencies_us is not None]
-    assert len(latencies) == len(starts)  # no generator measures without them
     combined = replace(
-        starts[0],
-        **{name: sum(getattr(m, name) for m in starts) for name in _ADDED_UP},
-        **{name: _known(fmean, [getattr(m, name) for m in starts]) for name in _AVERAGED},
-        **latency_figures(np.sort(np.concatenate(latencies))),
-        server=_server([m.server for m in starts]),
+        _figures(starts),
+        client_cores=_known(fmean, [m.client_cores for m in starts]),
+        wall_s=sum(m.wall_s for m in starts),
         models={
             name: statistics
             for name in starts[0].models
             if (statistics := _server([m.models.get(name) for m in starts]))
         },
-        streams=_each([m.streams for m in starts], bounds),
-        shapes={n: replace(m, warnings=()) for n, m in _each([m.shapes for m in starts]).items()},
-        failures=_failures([m.failures for m in starts]),
-        responses=responses_of_all(m.responses for m in starts),
+        streams=_each([m.streams for m in starts]),
         host=_host([m.host for m in starts]),
-        backlog=starts[-1].backlog,
-        restarts=tuple(Restart(m.throughput_infer_per_s, m.p99_latency_us) for m in starts),
-        warnings=(),
     )
     said = [w for m in starts for w in m.warnings if w not in warnings_about(m, bounds)]
     warnings = (*dict.fromkeys(said), *_spread(combined), *warnings_about(combined, bounds))
     return replace(combined, warnings=warnings)
+
+
+def _figures(starts: Sequence[F]) -> F:
+    latencies = [m.latencies_us for m in starts if m.latencies_us is not None]
+    assert len(latencies) == len(starts)  # no generator measures without them
+    return replace(
+        starts[0],
+        **{name: sum(getattr(m, name) for m in starts) for name in _ADDED_UP},
+        **{name: _known(fmean, [getattr(m, name) for m in starts]) for name in _AVERAGED},
+        **latency_figures(np.sort(np.concatenate(latencies))),
+        server=_server([m.server for m in starts]),
+        shapes=_each([m.shapes for m in starts]),
+        failures=_failures([m.failures for m in starts]),
+        responses=responses_of_all(m.responses for m in starts),
+        backlog=starts[-1].backlog,
+        restarts=tuple(Restart(m.throughput_infer_per_s, m.p99_latency_us) for m in starts),
+        warnings=(),
+    )
 
 
 def _spread(combined: Measurement) -> tuple[Reason, ...]:
@@ -91,15 +102,13 @@ def _spread(combined: Measurement) -> tuple[Reason, ...]:
     return (Reason(ReasonKind.CLOSED_LOOP_MODES, facts=facts),)
 
 
-def _each(
-    starts: Sequence[Mapping[str, Measurement]], bounds: Sequence[Slo] = ()
-) -> dict[str, Measurement]:
-    """The measurements of each stream, or each shape, that was there in every start."""
+def _each(starts: Sequence[Mapping[str, Figures]]) -> dict[str, Figures]:
+    """The figures of each stream, or each shape, that was there in every start."""
     by_name = {name: [start.get(name) for start in starts] for name in starts[0]}
     return {
-        name: combine([m for m in measurements if m], [b for b in bounds if b.stream == name])
-        for name, measurements in by_name.items()
-        if None not in measurements
+        name: _figures([part for part in parts if part])
+        for name, parts in by_name.items()
+        if None not in parts
     }
 
 

@@ -10,7 +10,7 @@ from tuner.errors import ClientLimitError, LoadFailedError, ModelFailsError
 from tuner.load.client.job import refusal_in
 from tuner.load.watch.sampler import Sample, pending_requests
 from tuner.measurement.host_use import HostUse
-from tuner.measurement.measurement import Arrivals, LoadPoint, Measurement
+from tuner.measurement.measurement import Arrivals, Figures, LoadPoint, Measurement
 from tuner.measurement.window import Window
 from tuner.reason import Fact, Reason, ReasonKind
 from tuner.sentences import failed
@@ -229,7 +229,7 @@ def _sent_too_little(m: Measurement) -> float | None:
     return due_per_s
 
 
-def _lag_matters(m: Measurement) -> bool:
+def _lag_matters(m: Figures) -> bool:
     """Whether the tail of latencies is the client's own; True when that is not known.
 
     False where every SLO was met anyway: latencies count from the moment a request was due, so a
@@ -248,7 +248,7 @@ def _client_heavy(m: Measurement) -> Iterator[Reason]:
         yield Reason(ReasonKind.CLIENT_IN_LATENCY, facts={"latency_share": share})
 
 
-def _sample_small(m: Measurement, bounds: Sequence[Slo]) -> Iterator[Reason]:
+def _sample_small(m: Figures, bounds: Sequence[Slo]) -> Iterator[Reason]:
     share = max((bound.share for bound in bounds), default=0.99)
     needed = requests_needed(share)
     if m.completed_count < needed and m.within_bounds is not False:
@@ -260,12 +260,12 @@ def _sample_small(m: Measurement, bounds: Sequence[Slo]) -> Iterator[Reason]:
         yield Reason(ReasonKind.SAMPLE_SMALL, facts=facts)
 
 
-def _unanswered(m: Measurement) -> Iterator[Reason]:
+def _unanswered(m: Figures) -> Iterator[Reason]:
     if m.unanswered_count:
         yield Reason(ReasonKind.UNANSWERED, facts={"unanswered_count": m.unanswered_count})
 
 
-def _littles_law(m: Measurement) -> Iterator[Reason]:
+def _littles_law(m: Figures) -> Iterator[Reason]:
     """Little's law: mean number in flight = rate of requests x mean latency, if steady."""
     expected = m.load.level if not m.load.arrivals.open_loop else m.mean_in_flight
     if expected is None or m.unanswered_count:

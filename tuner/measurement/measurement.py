@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from enum import Enum
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -175,8 +175,8 @@ def _empty(value: object) -> bool:
 
 
 @dataclass(frozen=True)
-class Measurement(Facts):
-    """One load point measured once.
+class Figures(Facts):
+    """What a load gave of the requests of all streams, of one stream, or of one shape.
 
     Of a mix of streams counts and rates are those of the streams that share the level, added up,
     and percentiles are over the requests of them all.
@@ -204,7 +204,6 @@ class Measurement(Facts):
             (open loop only).
         within_bounds: Whether every percentile of the latency that an SLO bounds was within its
             bound, lost requests counted as late; ``None`` where there is none, or not known.
-        client_cores: What the load generator took of one core while it sent, perhaps above 1.
         mean_in_flight: Mean number of requests due (closed loop: sent) and not yet answered.
         backlog: The server was still working off requests when the measurement ended.
         latencies_us: Each request's latency, sorted ascending; not stored on disk.
@@ -214,23 +213,18 @@ class Measurement(Facts):
         outside_gaps_us: Those of requests that did not wait in one of a few gaps, in which nothing
             was answered at all, ascending; None without such a gap. Not stored on disk.
         course: How they went over the window; None for closed loops, or from too few requests.
-        streams: Of a mix the figures of each stream, those of the background too; empty where
-            there is only one, and without those of which no request was due.
         background: A stream's: with a rate of its own, beside the load.
         shapes: Of a stream whose requests have several shapes the figures of each, by the name of
             the shape; those of which no request was due are left out.
         in_time_infer_per_s: Of a shape: inferences answered within the bound of the stream's SLO on
             the highest percentile; None where no percentile is bounded.
         sequences_at_once: Of a load of sequences: how many ran at once, on average.
-        models: What the server counted of every model it serves, by name.
         responses: Of a decoupled model, whose latencies above are until the response, first or
             last, that the SLO on the highest percentile is about; without one until the last.
         server: Of the model that the load is put on; None where there are several.
         restarts: Closed loops: each start of the load on its own; the figures are over all.
         slices: How it went over time; only where that was asked for (overload).
-        disturbances: What else on the machine disturbed it.
         warnings: What a reader must know of it.
-        command: The exact command line that measured.
     """
 
     load: LoadPoint
@@ -252,35 +246,22 @@ class Measurement(Facts):
     client_send_us: float | None = None
     client_recv_us: float | None = None
     network_us: float | None = None
-    client_cores: Annotated[float | None, Field(exclude_if=is_unknown)] = None
     server: ServerStatistics | None = None
-    host: HostUse = field(default_factory=HostUse)
     batch_size: int = 1
     unanswered_count: int = 0
     rejected_count: int = 0
     mean_in_flight: float | None = None
     backlog: bool = False
-    wall_s: float = 0.0
     restarts: tuple[Restart, ...] = ()
     slices: tuple[Slice, ...] = ()
-    disturbances: Annotated[tuple[Reason, ...], Field(alias="disturbances_data")] = ()
     warnings: Annotated[tuple[Reason, ...], Field(alias="warnings_data")] = ()
-    command: tuple[str, ...] = ()
     course: Course | None = None
-    streams: Annotated[Mapping[str, Measurement], Field(exclude_if=_empty)] = field(
-        default_factory=dict
-    )
-    shapes: Annotated[Mapping[str, Measurement], Field(exclude_if=_empty)] = field(
-        default_factory=dict
-    )
+    shapes: Annotated[Mapping[str, Figures], Field(exclude_if=_empty)] = field(default_factory=dict)
     in_time_infer_per_s: Annotated[float | None, Field(exclude_if=is_unknown)] = None
     sequences_at_once: Annotated[float | None, Field(exclude_if=is_unknown)] = None
     background: Annotated[bool, Field(exclude_if=_empty)] = False
     left_out_s: Annotated[float, Field(exclude_if=_empty)] = 0.0
     failures: Annotated[Mapping[FailureReason, Failures], Field(exclude_if=_empty)] = field(
-        default_factory=dict
-    )
-    models: Annotated[Mapping[str, ServerStatistics], Field(exclude_if=_empty)] = field(
         default_factory=dict
     )
     responses: Annotated[ResponseFigures | None, Field(exclude_if=is_unknown)] = None
@@ -289,27 +270,16 @@ class Measurement(Facts):
     all_by_arrival_us: Latencies = field(default=None, compare=False, repr=False)
     outside_gaps_us: Latencies = field(default=None, compare=False, repr=False)
 
-    @computed_field(alias="disturbances")  # type: ignore[prop-decorator]
-    @property
-    def disturbance_texts(self) -> tuple[str, ...]:
-        """One sentence each."""
-        return tuple(map(sentence, self.disturbances))
-
     @computed_field(alias="warnings")  # type: ignore[prop-decorator]
     @property
     def warning_texts(self) -> tuple[str, ...]:
         """One sentence each."""
         return tuple(map(sentence, self.warnings))
 
-    def of(self, stream: str) -> Measurement | None:
-        """A stream's figures; all for ``""``; None where no request of the stream was due."""
-        return self.streams.get(stream) if stream and self.streams else self
-
-    @property
-    def shared(self) -> Mapping[str, Measurement]:
-        """The streams whose figures are added up: all but those of the background."""
-        streams = self.streams or {"": self}
-        return {name: stream for name, stream in streams.items() if not stream.background}
+    def of(self, stream: str) -> Figures | None:
+        """The figures that an SLO of a stream is about: those of a part are its own."""
+        del stream
+        return self
 
     @property
     def sustained_infer_per_s(self) -> float:
@@ -321,8 +291,6 @@ class Measurement(Facts):
     @property
     def requests_per_s(self) -> float:
         """Requests answered per second of the window."""
-        if self.streams:  # whose batch sizes may differ
-            return self.completed_count / self.duration_s
         return self.throughput_infer_per_s / self.batch_size
 
     @property
@@ -335,6 +303,61 @@ class Measurement(Facts):
         """Failed requests per request, 0..1; ``None`` when nothing was answered at all."""
         total = self.completed_count + self.failed_count
         return self.failed_count / total if total else None
+
+
+@dataclass(frozen=True)
+class Measurement(Figures):
+    """One load point measured once: the figures of all requests, and those of each stream.
+
+    Attributes:
+        host: What the machines did meanwhile.
+        client_cores: What the load generator took of one core while it sent, perhaps above 1.
+        streams: Of a mix the figures of each stream, those of the background too; empty where
+            there is only one, and without those of which no request was due.
+        models: What the server counted of every model it serves, by name.
+        disturbances: What else on the machine disturbed it.
+        command: The exact command line that measured.
+    """
+
+    client_cores: Annotated[float | None, Field(exclude_if=is_unknown)] = None
+    host: HostUse = field(default_factory=HostUse)
+    disturbances: Annotated[tuple[Reason, ...], Field(alias="disturbances_data")] = ()
+    wall_s: float = 0.0
+    command: tuple[str, ...] = ()
+    streams: Annotated[Mapping[str, Figures], Field(exclude_if=_empty)] = field(
+        default_factory=dict
+    )
+    models: Annotated[Mapping[str, ServerStatistics], Field(exclude_if=_empty)] = field(
+        default_factory=dict
+    )
+
+    @computed_field(alias="disturbances")  # type: ignore[prop-decorator]
+    @property
+    def disturbance_texts(self) -> tuple[str, ...]:
+        """One sentence each."""
+        return tuple(map(sentence, self.disturbances))
+
+    @classmethod
+    def of_all(cls, figures: Figures) -> Measurement:
+        """A measurement with these figures of all requests, and nothing of streams and machines."""
+        return cls(**{f.name: getattr(figures, f.name) for f in fields(Figures)})
+
+    def of(self, stream: str) -> Figures | None:
+        """A stream's figures; all for ``""``; None where no request of the stream was due."""
+        return self.streams.get(stream) if stream and self.streams else self
+
+    @property
+    def shared(self) -> Mapping[str, Figures]:
+        """The streams whose figures are added up: all but those of the background."""
+        streams = self.streams or {"": self}
+        return {name: stream for name, stream in streams.items() if not stream.background}
+
+    @property
+    def requests_per_s(self) -> float:
+        """Requests answered per second of the window."""
+        if self.streams:  # whose batch sizes may differ
+            return self.completed_count / self.duration_s
+        return super().requests_per_s
 
 
 class Stage(Enum):

@@ -5,12 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple, assert_never
+from typing import Any, NamedTuple, assert_never
 
 from tuner.errors import ServerGoneError
 from tuner.load.validity import client_kept_up
 from tuner.load.watch.machine import taken_percent
-from tuner.measurement.measurement import LoadPoint, Measurement, Rejected, Stage
+from tuner.measurement.measurement import Figures, LoadPoint, Measurement, Rejected, Stage
 from tuner.measurement.window import Window, lengthen
 from tuner.reason import Reason, ReasonKind
 from tuner.score.judge import SloOutcome, behind_share, judge_all, outcome_of
@@ -24,19 +24,20 @@ def missed_by_gaps(slos: Sequence[Slo], point: Point) -> bool:
     """An SLO was missed, and nothing but a few gaps without any answer shows that."""
     from tuner.load.latency import latency_figures
 
-    def outside_gaps(measurement: Measurement) -> Measurement:
-        rest = measurement.outside_gaps_us
+    def outside_gaps(figures: Figures) -> dict[str, Any]:
+        """What is different without the requests that waited in a gap."""
+        rest = figures.outside_gaps_us
         if rest is None or not rest.size:
-            return measurement
-        figures = {**latency_figures(rest), "completed_count": rest.size}
-        return replace(measurement, **figures, course=None, due_per_s=None)
+            return {}
+        counted = {"completed_count": rest.size, "course": None, "due_per_s": None}
+        return {**latency_figures(rest), **counted}
 
     measured = point.measurement
     gaps = any(m.outside_gaps_us is not None for m in (measured, *measured.streams.values()))
     if point.outcome is not SloOutcome.MISSED or measured.disturbances or not gaps:
         return False
-    streams = {name: outside_gaps(stream) for name, stream in measured.streams.items()}
-    later = judge_all(slos, replace(outside_gaps(measured), streams=streams))
+    streams = {n: replace(part, **outside_gaps(part)) for n, part in measured.streams.items()}
+    later = judge_all(slos, replace(measured, **outside_gaps(measured), streams=streams))
     return outcome_of(later) is not SloOutcome.MISSED
 
 

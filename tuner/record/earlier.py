@@ -81,13 +81,37 @@ _ALONE = (
 )
 
 
+#: Of a measurement alone, which streams and shapes had too: of these they said nothing.
+_OF_TOTALS = {
+    *("host", "wall_s", "models", "command", "client_cores", "streams"),
+    *("disturbances", "disturbances_data"),
+}
+
+
+def _only_figures(parts: Any) -> Any:
+    """The streams or shapes of a measurement without what only the measurement has."""
+    if not isinstance(parts, Mapping):
+        return parts
+    return {
+        name: with_data(
+            {k: v for k, v in part.items() if k not in _OF_TOTALS}
+            if isinstance(part, Mapping) and "seed" in part
+            else part
+        )
+        for name, part in parts.items()
+    }
+
+
 def with_data(value: Any) -> Any:
     """JSON in which the reasons of measurements, soaks and overloads have their data as well."""
     if isinstance(value, (list, tuple)):
         return [with_data(item) for item in value]
     if not isinstance(value, Mapping):
         return value
-    made = {key: with_data(item) for key, item in value.items()}
+    made = {
+        key: _only_figures(item) if key in ("streams", "shapes") else with_data(item)
+        for key, item in value.items()
+    }
     for key, beside, kind in _ALONE:
         if beside not in value or f"{key}_data" in value:
             continue

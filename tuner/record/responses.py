@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tuner.measurement.measurement import FailureReason, Measurement
+from tuner.measurement.measurement import FailureReason, Figures, Measurement
 from tuner.measurement.responses import ResponseFigures
 from tuner.spec.metrics import Until
 
@@ -36,7 +36,7 @@ def responses_of(measured: Measurement) -> tuple[ResponseFacts, ...]:
     )
 
 
-def _facts(stream: str, measured: Measurement, figures: ResponseFigures) -> ResponseFacts:
+def _facts(stream: str, measured: Figures, figures: ResponseFigures) -> ResponseFacts:
     until = Until.FIRST if measured.p99_latency_us == figures.p99_first_response_us else Until.LAST
     lost, again = (
         measured.failures[reason].count if reason in measured.failures else 0

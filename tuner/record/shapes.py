@@ -13,7 +13,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from tuner.measurement.measurement import Measurement
+from tuner.measurement.measurement import Figures
 from tuner.modelconfig.message import parse
 from tuner.record.manifest import Manifest
 from tuner.score.judge import SloResult, judge
@@ -60,9 +60,7 @@ def shapes_of(point: Point) -> tuple[ShapeFacts, ...]:
     )
 
 
-def _facts(
-    stream: str, shape: str, point: Point, total: Measurement, of_shape: Measurement
-) -> ShapeFacts:
+def _facts(stream: str, shape: str, point: Point, total: Figures, of_shape: Figures) -> ShapeFacts:
     bounds = (Slo(parse_metric(r.metric), r.bound) for r in point.slo if r.stream == stream)
     rates = [m.due_per_s or m.sent_per_s or 0.0 for m in (of_shape, total)]
     return ShapeFacts(

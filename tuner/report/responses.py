@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tuner.measurement.measurement import Measurement
+from tuner.measurement.measurement import Figures
 from tuner.measurement.responses import ResponseFigures
 from tuner.spec.metrics import METRICS, Metric, Until
 from tuner.spec.units import digits
 
 
-def latency_metrics(measurement: Measurement) -> Iterator[Metric]:
+def latency_metrics(measurement: Figures) -> Iterator[Metric]:
     """The latencies that its requests have: one, or those of the first and the last response."""
     once = measurement.responses is None
     for metric in METRICS.values():

@@ -11,7 +11,7 @@ from typing import Annotated, Any, assert_never
 from pydantic import AfterValidator, Field
 
 from tuner.facts import Facts
-from tuner.measurement.measurement import Arrivals, Measurement
+from tuner.measurement.measurement import Arrivals, Figures, Measurement
 from tuner.measurement.window import CONFIDENCE
 from tuner.spec.metrics import Better, Metric, parse_metric, requests_needed
 from tuner.spec.slo import Slo, hardest
@@ -104,7 +104,7 @@ BY_CHANCE = 0.6
 GROWTH, SURE, OF_BOUND = 0.5, 3.0, 0.1
 
 
-def unsteadiness(measurement: Measurement, bound_us: float) -> str:
+def unsteadiness(measurement: Figures, bound_us: float) -> str:
     """Why the state it was measured in does not last, in words; empty when nothing shows that.
 
     Either fewer requests were answered than were due, or latency rises on a line through the
@@ -128,7 +128,7 @@ def unsteadiness(measurement: Measurement, bound_us: float) -> str:
     return ""
 
 
-def behind_share(measurement: Measurement) -> float | None:
+def behind_share(measurement: Figures) -> float | None:
     """The part of the requests due that was not answered; None where chance explains it."""
     rate = measurement.due_per_s
     if not rate:
@@ -145,7 +145,7 @@ def behind_share(measurement: Measurement) -> float | None:
 TAIL = 0.9
 
 
-def value_of(metric: Metric, measurement: Measurement | None, lost: int = 0) -> float | None:
+def value_of(metric: Metric, measurement: Figures | None, lost: int = 0) -> float | None:
     """The metric in its base unit, or None when this measurement does not have it.
 
     ``lost``: requests that a percentile ranks above all latencies, where each latency is known.
@@ -166,7 +166,7 @@ def _at(path: str, value: Any) -> Any:
     return value
 
 
-def judge(slo: Slo, measurement: Measurement, *, lasting: bool = True) -> SloResult:
+def judge(slo: Slo, measurement: Figures, *, lasting: bool = True) -> SloResult:
     """One SLO against one measurement, of a mix against that of its stream.
 
     ``lasting``: a load that the server cannot follow does not pass either.
@@ -270,7 +270,7 @@ def tightest_latency(slos: Iterable[Slo]) -> Slo | None:
     return min(bounds, key=lambda s: s.bound, default=None)
 
 
-def _verdict(slo: Slo, value: float | None, measurement: Measurement) -> Verdict:
+def _verdict(slo: Slo, value: float | None, measurement: Figures) -> Verdict:
     if value is None:
         return Verdict.NOT_ENOUGH_DATA
     quantile = slo.metric.quantile

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from tuner.errors import LoadFailedError
 from tuner.facts import Facts
-from tuner.measurement.measurement import Measurement
+from tuner.measurement.measurement import Figures, Measurement
 from tuner.score.judge import (
     SloOutcome,
     SloResult,
@@ -71,7 +71,7 @@ class Point(Facts):
         return max(self.measurement.streams, key=used, default="")
 
     @property
-    def limiting(self) -> Measurement:
+    def limiting(self) -> Figures:
         """The figures of that stream: those of a mix together are nobody's."""
         return self.measurement.streams.get(self.limiting_stream, self.measurement)
 

@@ -8,7 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 from builders.candidates import candidate_of, the_one
-from builders.measurements import NO_ERRORS, P99_40MS, synthetic_measurement, synthetic_server
+from builders.measurements import (
+    NO_ERRORS,
+    P99_40MS,
+    part_of,
+    synthetic_measurement,
+    synthetic_server,
+)
 
 from tuner.errors import ClientLimitError, InterruptedRunError, LoadFailedError, ServerGoneError
 from tuner.load.latency import latency_figures
@@ -430,7 +436,8 @@ def test_sequential_requests_are_timed_for_each_stream_and_a_slow_stream_for_its
         def measure(self, load: LoadPoint, window: Window, seed: int) -> Measurement:
             whole = dataclasses.replace(synthetic_server(60, 100.0), avg_latency_us=12e3)
             parts = {"a": 4e3, "b": 50e3}
-            streams = {n: dataclasses.replace(whole, avg_latency_us=us) for n, us in parts.items()}
+            part = part_of(whole)
+            streams = {n: dataclasses.replace(part, avg_latency_us=us) for n, us in parts.items()}
             return dataclasses.replace(whole, streams=streams)
 
         def seconds_alone(self, patience_s: float) -> Mapping[str, float] | None:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import pytest
-from builders.measurements import synthetic_measurement
+from builders.measurements import synthetic_figures, synthetic_measurement
 from builders.runs import MANIFEST
 
 from tuner.measurement.measurement import ServerStatistics
@@ -39,7 +39,7 @@ def serving(
 
 def point_of(models: Mapping[str, ServerStatistics], **p99_us: float) -> Point:
     """At 100/s, with a stream for each p99 that is given; each is to stay within 40 ms."""
-    streams = {name: synthetic_measurement(50.0, us) for name, us in p99_us.items()}
+    streams = {name: synthetic_figures(50.0, us) for name, us in p99_us.items()}
     measured = replace(synthetic_measurement(100.0), models=models, streams=streams)
     slos = [replace(P99, stream=name) for name in p99_us]
     return judge_point(slos or [P99], measured)

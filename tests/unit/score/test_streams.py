@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from builders.measurements import synthetic_measurement
+from builders.measurements import synthetic_figures, synthetic_measurement
 
 from tuner.measurement.measurement import Measurement, ServerStatistics
 from tuner.meter.again import missed_by_gaps
@@ -26,9 +26,9 @@ SLOS = (FAST, SLOW, BESIDE)
 def a_mix(fast_us: float = 20e3, slow_us: float = 200e3, beside_us: float = 50e3) -> Measurement:
     """75/25 at 100/s, and a background of 10/s."""
     streams = {
-        "fast": synthetic_measurement(75.0, fast_us, count=2250, duration_s=30.0),
-        "slow": synthetic_measurement(25.0, slow_us, count=750, duration_s=30.0),
-        "beside": synthetic_measurement(10.0, beside_us, count=500, duration_s=30.0),
+        "fast": synthetic_figures(75.0, fast_us, count=2250, duration_s=30.0),
+        "slow": synthetic_figures(25.0, slow_us, count=750, duration_s=30.0),
+        "beside": synthetic_figures(10.0, beside_us, count=500, duration_s=30.0),
     }
     streams["beside"] = replace(streams["beside"], background=True)
     whole = synthetic_measurement(100.0, max(fast_us, slow_us), count=3000, duration_s=30.0)

@@ -18,7 +18,7 @@ from tuner.load.latency import (
     Observed,
     Span,
     begun_ns,
-    measurement_of,
+    figures_of,
     observe_closed,
     observe_open,
     seconds_of,
@@ -29,7 +29,7 @@ from tuner.load.setup import Order, Schedule, Stream
 from tuner.load.traffic.arrivals import Times
 from tuner.load.traffic.kind import Traffic
 from tuner.load.validity import answered_with_errors, client_limit
-from tuner.measurement.measurement import FailureReason, Failures, LoadPoint, Measurement
+from tuner.measurement.measurement import FailureReason, Failures, Figures, LoadPoint, Measurement
 from tuner.measurement.responses import percentile
 from tuner.measurement.window import Window
 from tuner.spec.slo import Slo
@@ -117,22 +117,23 @@ class Run:
         observed = observe(shared, window, spells_ns, self.begun_ns)
         size = self.streams[0].target.batch_size
         bounds = window.of("").bounds
-        total = measurement(observed, shared, self.load, self.seed, bounds, size)
+        total = part_figures(observed, shared, self.load, self.seed, bounds, size)
         if streams:
             return observed, _with_streams(total, streams)
-        return observed, judged._with_figures(total, 0, window, observed)
+        alone = judged._with_figures(total, 0, window, observed)
+        return observed, Measurement.of_all(alone)
 
     def _with_figures(
-        self, measured: Measurement, number: int, window: Window, observed: Observed
-    ) -> Measurement:
+        self, measured: Figures, number: int, window: Window, observed: Observed
+    ) -> Figures:
         for kind in self.traffic:
             measured = kind.figures(self, number, window, observed, measured)
         return measured
 
     def of_stream(
         self, observed: Observed, part: StreamSlice, stream: Stream, window: Window
-    ) -> Measurement:
-        return measurement(
+    ) -> Figures:
+        return part_figures(
             observed,
             part,
             stream.load(self.load),
@@ -150,9 +151,9 @@ class Run:
         return StreamSlice(select(self.answers, which), None if due_s is None else due_s[which])
 
 
-def _with_streams(total: Measurement, streams: Mapping[str, Measurement]) -> Measurement:
+def _with_streams(together: Figures, streams: Mapping[str, Figures]) -> Measurement:
     """Adds what cannot be derived from all requests together."""
-    total = replace(total, streams=streams)
+    total = replace(Measurement.of_all(together), streams=streams)
     shared = total.shared.values()
     sizes = {stream.batch_size for stream in shared}
     verdicts = [m.within_bounds for m in (total, *streams.values()) if m.within_bounds is not None]
@@ -237,19 +238,19 @@ def observe(
     )
 
 
-def measurement(
+def part_figures(
     observed: Observed,
     part: StreamSlice,
     load: LoadPoint,
     seed: int,
     bounds: Sequence[Slo],
     batch_size: int,
-) -> Measurement:
+) -> Figures:
     """The figures; what the client cannot know is left to the caller."""
     failures = failures_in(part, observed)
     counts = {reason: result.count for reason, result in failures.items()}
     failed = sum(counts.values())
-    result = measurement_of(
+    result = figures_of(
         observed,
         load,
         seed,

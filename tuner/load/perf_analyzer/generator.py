@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tuner.errors import LoadFailedError, ServerGoneError
-from tuner.load.latency import Observed, begun_ns, measurement_of, observe_closed, observe_open
+from tuner.load.latency import Observed, begun_ns, figures_of, observe_closed, observe_open
 from tuner.load.perf_analyzer import outputs
 from tuner.load.perf_analyzer.input_file import write_inputs
 from tuner.load.setup import TOO_LATE, LoadTarget, Setup, Stream
@@ -226,7 +226,7 @@ class _Run:
         """Figures from the time stamps of every request."""
         tool, stream = self.tool, self.tool.stream
         observed, window = self._observe(watched, ended)
-        result = measurement_of(
+        result = figures_of(
             observed, self.load, self.seed, stream.target.batch_size, bounds=window.bounds
         )
         if ended.stopped_ns is None:  # else it wrote no report
@@ -238,7 +238,7 @@ class _Run:
                 network_us=report["network_us"],
             )
         result = replace(
-            tool.with_readings(result, observed, watched),
+            tool.with_readings(Measurement.of_all(result), observed, watched),
             command=tuple(self.command),
             backlog=not ended.at_rest,
         )

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tuner.load.setup import Schedule, Setup, Stream
     from tuner.load.traffic.repeats import Order
     from tuner.load.traffic.wire import Lay
-    from tuner.measurement.measurement import LoadPoint, Measurement
+    from tuner.measurement.measurement import Figures, LoadPoint, Measurement
     from tuner.measurement.window import Window
     from tuner.modelconfig.schema import ModelConfig
     from tuner.reason import Reason
@@ -99,8 +99,8 @@ class Traffic:
         return run
 
     def figures(
-        self, run: Run, number: int, window: Window, observed: Observed, measured: Measurement
-    ) -> Measurement:
+        self, run: Run, number: int, window: Window, observed: Observed, measured: Figures
+    ) -> Figures:
         """Adds figures of one stream.
 
         Args:

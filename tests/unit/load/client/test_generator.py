@@ -17,14 +17,14 @@ from builders.virtual_time import run_in_virtual_time
 from tuner.errors import ClientLimitError, LoadFailedError
 from tuner.load.client import process as client_process
 from tuner.load.client.calls import Done
-from tuner.load.client.figures import StreamSlice, check_sent, measurement, observe
+from tuner.load.client.figures import StreamSlice, check_sent, observe, part_figures
 from tuner.load.client.generator import processes_for, split_over
 from tuner.load.client.job import GONE, Answers, ClientJob, Outcome, SentRequests, merge
 from tuner.load.client.process import Loop, Send
 from tuner.load.latency import AnsweredRequests, observe_open
 from tuner.load.traffic.arrivals import poisson
 from tuner.load.traffic.kind import CallerJob
-from tuner.measurement.measurement import Arrivals, LoadPoint, Measurement
+from tuner.measurement.measurement import Arrivals, Figures, LoadPoint
 from tuner.measurement.window import Window
 from tuner.spec.workload import Protocol
 
@@ -57,9 +57,9 @@ def outcomes(of: dict[Outcome, npt.NDArray[np.bool_]]) -> npt.NDArray[np.int8]:
     return given
 
 
-def measured(found: Answers) -> Measurement:
+def measured(found: Answers) -> Figures:
     part = StreamSlice(found, DUE)
-    return measurement(observe(part, WINDOW), part, LOAD, 1, WINDOW.bounds, 1)
+    return part_figures(observe(part, WINDOW), part, LOAD, 1, WINDOW.bounds, 1)
 
 
 EVERY_FIFTH = np.arange(DUE.size) % 5 == 0

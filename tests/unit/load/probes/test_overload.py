@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from builders.measurements import P99_40MS, latency_slo, synthetic_measurement
+from builders.measurements import P99_40MS, latency_slo, synthetic_figures, synthetic_measurement
 
 from tuner.errors import LoadFailedError
 from tuner.load.latency import AnsweredRequests, observe_open
@@ -166,7 +166,7 @@ def test_the_expression_is_the_one_verdicts_have() -> None:
 
 def test_an_overload_of_a_mix_is_judged_by_the_stream_that_the_slo_is_about() -> None:
     slo = replace(P99_40MS, stream="tight")
-    calm, late = synthetic_measurement(80.0, 20e3), synthetic_measurement(20.0, 90e3)
+    calm, late = synthetic_figures(80.0, 20e3), synthetic_figures(20.0, 90e3)
     slices = (Slice(0.0, 20.0, 20.0, 90e3), Slice(5.0, 20.0, 20.0, 20e3))
     streams = {"loose": late, "tight": replace(calm, slices=slices)}
     whole = replace(synthetic_measurement(100.0, 90e3), streams=streams)

@@ -18,7 +18,7 @@ from tuner.load.traffic.decoupled.responses import (
     warnings_of,
 )
 from tuner.load.traffic.kind import CallerJob, Traffic
-from tuner.measurement.measurement import Measurement
+from tuner.measurement.measurement import Figures
 from tuner.measurement.window import Window
 from tuner.modelconfig.ensembles import answers_many_times
 from tuner.modelconfig.schema import ModelConfig
@@ -61,8 +61,8 @@ class Decoupled(Traffic):
         return replace(run, answers=until_first(run.answers, which))
 
     def figures(
-        self, run: Run, number: int, window: Window, observed: Observed, measured: Measurement
-    ) -> Measurement:
+        self, run: Run, number: int, window: Window, observed: Observed, measured: Figures
+    ) -> Figures:
         """Adds what requests got until the first response and the last."""
         if not run.streams[number].target.streamed:
             return measured

@@ -15,7 +15,7 @@ from tuner.load.setup import Schedule, Stream
 from tuner.load.traffic.kind import Traffic
 from tuner.load.traffic.repeats import Order
 from tuner.load.traffic.turns import by_chance
-from tuner.measurement.measurement import Measurement
+from tuner.measurement.measurement import Figures
 from tuner.measurement.window import Window
 from tuner.modelconfig.schema import ModelConfig
 from tuner.sentences import failed
@@ -46,14 +46,14 @@ class MixedShapes(Traffic):
         return replace(plan, shapes=shapes)
 
     def figures(
-        self, run: Run, number: int, window: Window, observed: Observed, measured: Measurement
-    ) -> Measurement:
+        self, run: Run, number: int, window: Window, observed: Observed, measured: Figures
+    ) -> Figures:
         """Adds those of each shape of a stream, of which no SLO asks anything alone.
 
         Raises:
             ModelFailsError: It failed all requests of one shape.
         """
-        stream, shapes = run.streams[number], dict[str, Measurement]()
+        stream, shapes = run.streams[number], dict[str, Figures]()
         bounds = window.of(stream.name).bounds
         window = replace(window, bounds=(), slice_s=None)
         for k, shape in enumerate(stream.shapes if len(stream.shapes) > 1 else ()):
@@ -72,7 +72,7 @@ class MixedShapes(Traffic):
         return replace(measured, shapes=shapes)
 
 
-def _in_time_per_s(of_shape: Measurement, bounds: Sequence[Slo]) -> float | None:
+def _in_time_per_s(of_shape: Figures, bounds: Sequence[Slo]) -> float | None:
     """Inferences per second that were answered within the bound on the highest percentile."""
     if not bounds or of_shape.latencies_us is None:
         return None
