@@ -44,7 +44,7 @@ def trust(data: ReportData) -> Table | None:
     if data.status is Status.NOT_KNOWN:
         word = "No"
     rows = tuple((_WORDS[tone], check, text) for tone, check, text in checks)
-    return Table(("", "check", "found"), rows, f"Can I trust it? {word}", tuple(tones))
+    return Table(("", "check", "result"), rows, f"Can I trust it? {word}", tuple(tones))
 
 
 def _checks(data: ReportData, config: ProvedConfig) -> Iterator[Check]:
