@@ -87,25 +87,35 @@ def _settle_environment(*, started_here: bool) -> None:
 def _join(ray: Any, address: str | None) -> None:
     # What it prints of benches that died, on stdout, whatever ``log_to_driver`` says.
     ray._private.worker.print_to_stdstream = lambda *_, **__: None
-    local_resources = {
-        "num_cpus": len(os.sched_getaffinity(0)),
-        "object_store_memory": _STORE_BYTES,
-    }
+    common = {"log_to_driver": False, "logging_level": "ERROR"}
+    cpus = len(os.sched_getaffinity(0))
+    local = {"num_cpus": cpus, "object_store_memory": _STORE_BYTES, "_system_config": _OURS}
     try:
-        ray.init(
-            address=address or "local",
-            include_dashboard=None if address else False,
-            log_to_driver=False,
-            logging_level="ERROR",
-            **({} if address else {**local_resources, "_system_config": _OURS}),
-        )
-    except (OSError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
+        if address:
+            ray.init(address=address, **common)
+        else:
+            _start(ray, {"address": "local", "include_dashboard": False, **common, **local})
+    except Exception as error:  # Ray raises plain ones too
         where = f"join the Ray cluster at {address}" if address else "start Ray"
         raise EnvironmentNotReadyError(
             f"cannot {where}: {str(error).strip().splitlines()[0]}",
             "every node needs the same versions of Ray, Python and tune, and the same token "
-            "(RAY_AUTH_TOKEN); run tune on a node of the cluster",
+            "(RAY_AUTH_TOKEN); run tune on a node of the cluster"
+            if address
+            else "Ray gives its processes 30 s to start: stop what keeps the machine busy, or run "
+            "without --on ray",
         ) from error
+
+
+def _start(ray: Any, arguments: dict[str, Any]) -> None:
+    """Starts Ray; once more where its processes took longer than the 30 s that Ray allows."""
+    try:
+        ray.init(**arguments)
+    except Exception as error:
+        if "timed out" not in str(error):
+            raise
+        ray.shutdown()
+        ray.init(**arguments)
 
 
 def refuse_unreachable(address: str) -> None:

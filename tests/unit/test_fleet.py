@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 import tuner
-from tuner.errors import TunerError
+from tuner.errors import EnvironmentNotReadyError, TunerError
 from tuner.fleet import BenchLostError, BenchPlace, Done, Need
-from tuner.fleet_on_ray import RayFleet, _Board
+from tuner.fleet_on_ray import RayFleet, _Board, _join
 from tuner.machine.stop import Stop
 from tuner.spec.metrics import METRICS, Metric
 from tuner.spec.mistakes import Finding, Mistake
@@ -220,3 +220,46 @@ def test_bench_that_does_not_move_is_lost_with_its_node() -> None:
     assert isinstance(lost.error, BenchLostError)
     assert lost.error.message == "the bench of bench 0 is lost: its node is gone"
     assert fleet.next_done() == Done("bench 1", "done elsewhere")
+
+
+class Starting:
+    """A Ray that starts when it has failed so often."""
+
+    def __init__(self, *failures: str) -> None:
+        self.failures = list(failures)
+        self.shutdowns = 0
+        self._private = SimpleNamespace(worker=SimpleNamespace())
+
+    def init(self, **_: object) -> None:
+        if self.failures:
+            raise Exception(self.failures.pop(0))  # noqa: TRY002 - as Ray does
+
+    def shutdown(self) -> None:
+        self.shutdowns += 1
+
+
+SLOW = "The current node timed out during startup.\nSee the logs."
+
+
+def test_ray_is_started_once_more_where_a_busy_machine_was_too_slow() -> None:
+    ray = Starting(SLOW)
+    _join(ray, None)
+    assert (ray.failures, ray.shutdowns) == ([], 1)
+
+
+@pytest.mark.parametrize(
+    ("failures", "address", "said"),
+    [
+        ([SLOW, SLOW], None, "cannot start Ray: The current node timed out during startup."),
+        (["no token"], None, "cannot start Ray: no token"),
+        ([SLOW], "h:1", "cannot join the Ray cluster at h:1: The current node timed out"),
+    ],
+)
+def test_a_ray_that_does_not_start_is_an_error_with_its_first_line(
+    failures: list[str], address: str | None, said: str
+) -> None:
+    with pytest.raises(EnvironmentNotReadyError) as caught:
+        _join(Starting(*failures), address)
+    assert str(caught.value).startswith(said)
+    assert "See the logs" not in str(caught.value)
+    assert ("every node" in caught.value.hint) is (address is not None)

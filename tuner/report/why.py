@@ -51,7 +51,7 @@ def _time(data: ReportData) -> Iterator[Block | None]:
         None if parts is None else replace(parts.table, caption="Where the time of a request goes")
     )
     models = model_times(data)
-    yield None if models is None else replace(models.table, caption="Where the time of a request goes, by model")
+    yield (None if models is None else replace(models.table, caption="Time of a request, by model"))
     yield Bullets("", tuple(sentence.bottleneck_sentences(data)))
     yield tables.wall_time(data)
 

@@ -61,10 +61,9 @@ def test_errors_of_the_model_are_answers(bench: Bench) -> None:
     assert found.alone[0].outputs["y"].tolist() == [[1.0] * 8]
 
 
-def test_nested_lists_of_requests_are_not_probed(bench: Bench) -> None:
+def test_each_request_of_a_sequence_is_probed(bench: Bench) -> None:
     found = answers_to(bench, [[{"x": [1.0] * 8}, {"x": [2.0] * 8}]])
-    assert found.alone == ()
-    assert "lists in the list" in found.none_because
+    assert [answer.outputs["y"].tolist() for answer in found.alone] == [[[1.0] * 8], [[2.0] * 8]]
 
 
 @needs_strings

@@ -125,7 +125,7 @@ def test_sequences_of_a_file_are_sent_as_they_stand_there(sequences: Bench, tmp_
     more = {"arrivals": arrivals, "inputs": {"kind": "file", "file": str(path)}}
     found = load_of(sequences, "checking", **more).measure(at(80.0), SHORT, 1)
     assert found.failed_count == 0, found.warnings
-    assert found.completed_count > 100
+    assert found.completed_count > 60  # of 80
 
 
 def test_what_follows_a_failure_is_not_sent_and_fails_with_it(
