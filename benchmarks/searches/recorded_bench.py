@@ -24,7 +24,13 @@ from recorded_table import LONG, Recording, Table, luck_of
 
 from tuner.errors import LoadFailedError
 from tuner.measurement.batch_profile import BatchCall
-from tuner.measurement.measurement import Arrivals, LoadPoint, Measurement, ServerStatistics
+from tuner.measurement.measurement import (
+    Arrivals,
+    Figures,
+    LoadPoint,
+    Measurement,
+    ServerStatistics,
+)
 from tuner.measurement.window import Window
 from tuner.meter.evaluate import ClientCeiling
 from tuner.reason import Reason
@@ -406,24 +412,24 @@ def row_of(measurement: Measurement) -> Vector:
     return np.concatenate([_figures(own, own.due_per_s or own.load.level) for own in every])
 
 
-def _figures(measurement: Measurement, due_per_s: float) -> Vector:
+def _figures(measurement: Figures, due_per_s: float) -> Vector:
     figures = [getattr(measurement, name) for name in FIGURES]
     asked = due_per_s * _size(measurement)
     return np.log([*figures, measurement.throughput_infer_per_s / asked])
 
 
-def _streams(measurement: Measurement) -> dict[str, Measurement]:
+def _streams(measurement: Measurement) -> dict[str, Figures]:
     return dict(sorted(measurement.streams.items()))
 
 
-def _size(measurement: Measurement) -> float:
+def _size(measurement: Figures) -> float:
     """Inferences per request; for a mix, in the average one."""
-    if not measurement.streams:
+    if not isinstance(measurement, Measurement) or not measurement.streams:
         return measurement.batch_size
     return measurement.throughput_infer_per_s / measurement.requests_per_s
 
 
-def latencies_of(measurement: Measurement) -> Vector:
+def latencies_of(measurement: Figures) -> Vector:
     """Latencies in microseconds, ascending, with the measurement's percentiles."""
     p50, p90, p95, p99 = (getattr(measurement, name) for name in FIGURES[:4])
     heights = np.log([p50 * _FASTEST, p50, p90, p95, p99, p99 * _SLOWEST])
@@ -436,18 +442,24 @@ def _late_share(measurement: Measurement, within_s: float) -> float:
 
 
 def _with_latencies(measurement: Measurement) -> Measurement:
-    streams = {name: _with_latencies(own) for name, own in measurement.streams.items()}
+    streams = {
+        name: replace(part, latencies_us=latencies_of(part))
+        for name, part in measurement.streams.items()
+    }
     return replace(measurement, streams=streams, latencies_us=latencies_of(measurement))
 
 
 def _under(near: Measurement, level: float, duration_s: float, below: Measurement) -> Measurement:
     """Under another load and duration; its steadiness is that of the load ``below``."""
     streams = {
-        name: _under(
+        name: replace(
             own,
-            own.load.level if own.background else own.load.level * level / near.load.level,
-            duration_s,
-            below.streams[name],
+            load=LoadPoint(
+                Arrivals.POISSON,
+                own.load.level if own.background else own.load.level * level / near.load.level,
+            ),
+            duration_s=duration_s,
+            course=below.streams[name].course,
         )
         for name, own in near.streams.items()
     }
@@ -456,22 +468,27 @@ def _under(near: Measurement, level: float, duration_s: float, below: Measuremen
 
 
 def _with_figures(measurement: Measurement, row: Vector) -> Measurement:
-    own, *others = row.reshape(-1, _WIDTH)
-    streams = zip(_streams(measurement).items(), others, strict=True)
-    latencies = np.maximum.accumulate(np.exp(own[:4]))
-    values = dict(zip(FIGURES, (*latencies, math.exp(own[4])), strict=True))
-    rate = math.exp(own[ANSWERED]) * measurement.load.level
-    level, lasted = measurement.load.level, measurement.duration_s
-    return replace(
-        measurement,
+    together, *others = row.reshape(-1, _WIDTH)
+    streams = {
+        name: replace(stream, **_changes(stream, part))
+        for (name, stream), part in zip(_streams(measurement).items(), others, strict=True)
+    }
+    return replace(measurement, **_changes(measurement, together), streams=streams)
+
+
+def _changes(figures: Figures, row: Vector) -> dict[str, Any]:
+    latencies = np.maximum.accumulate(np.exp(row[:4]))
+    values = dict(zip(FIGURES, (*latencies, math.exp(row[4])), strict=True))
+    level, lasted = figures.load.level, figures.duration_s
+    rate = math.exp(row[ANSWERED]) * level
+    return {
         **{name: float(value) for name, value in values.items()},
-        throughput_infer_per_s=rate * _size(measurement),
-        completed_count=round(rate * lasted),
-        sent_per_s=level,
-        due_per_s=level,
-        mean_in_flight=rate * float(values["avg_latency_us"]) / 1e6,
-        streams={name: _with_figures(stream, part) for (name, stream), part in streams},
-    )
+        "throughput_infer_per_s": rate * _size(figures),
+        "completed_count": round(rate * lasted),
+        "sent_per_s": level,
+        "due_per_s": level,
+        "mean_in_flight": rate * float(values["avg_latency_us"]) / 1e6,
+    }
 
 
 def _mean_row(level: float, recordings: Sequence[Recording]) -> Vector:

@@ -177,7 +177,8 @@ def _plain(measurement: Measurement) -> dict[str, Any]:
 
 def _compact(data: Mapping[str, Any]) -> dict[str, Any]:
     kept = {k: v for k, v in data.items() if k not in _LEFT_OUT and v != _DEFAULTS.get(k, [])}
-    kept["host"] = {k: v for k, v in data["host"].items() if v is not None}
+    if "host" in data:
+        kept["host"] = {k: v for k, v in data["host"].items() if v is not None}
     kept["server"] = data["server"]
     return kept
 
