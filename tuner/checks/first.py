@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from tuner.checks.case import Case
 from tuner.errors import SpecError
-from tuner.space.analyzer_results import first_configs, read_results
+from tuner.space.analyzer_results import first_configs, first_of, read_results
 from tuner.spec.mistakes import Finding, FindingSeverity
 
 _FIRST = ("search", "first")
@@ -18,8 +18,8 @@ def check_first(case: Case) -> Iterator[Finding]:
     if file is None:
         return
     try:
-        read_results(file)
-        first_configs(file, case.space)
+        results = read_results(file)  # its mistakes too where the space has some
+        first_of(results, file, case.space)
     except SpecError as error:
         yield from Finding.of(error, _FIRST)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tuner.reason import Reason, ReasonKind
-from tuner.sentences.parts import Facts, Sentences, cause, causes, count, joined, number
+from tuner.sentences.parts import Facts, Sentences, cause, causes, count, number
 from tuner.spec.units import count_text, digits, digits_beside
 
 _BEHIND = "The load generator could not keep up"
@@ -184,7 +184,7 @@ SENTENCES: Sentences = {
     ),
     # Why a measurement does not count.
     ReasonKind.LOAD_NOT_SENT: "the load generator could not keep up",
-    ReasonKind.DISTURBED: lambda r, _: joined(causes(r)),
+    ReasonKind.DISTURBED: lambda r, _: " ".join(causes(r)),
     ReasonKind.ONLY_GAPS_MISS: "only a few gaps without any answer missed an SLO",
     ReasonKind.WINDOW_TOO_SHORT: _short,
     ReasonKind.TRIAL_LOST: lambda r, _: f"its trial ended without a result: {cause(r)}",

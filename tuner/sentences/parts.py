@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 
 from tuner.reason import Fact, Reason, ReasonKind
 
@@ -51,8 +51,3 @@ def causes(reason: Reason) -> list[str]:
 def cause_clauses(reason: Reason) -> list[str]:
     """The clause of each cause."""
     return list(map(clause, reason.causes))
-
-
-def joined(parts: Sequence[str]) -> str:
-    """Several whole sentences."""
-    return " ".join(parts)

@@ -12,7 +12,7 @@ import csv
 import io
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -91,8 +91,17 @@ def first_configs(path: Path, space: Space) -> FirstConfigs:
     Raises:
         SpecError: The file cannot be read, or has no results for a model of the space.
     """
+    return first_of(read_results(path), path, space)
+
+
+def first_of(results: Iterable[ReportedConfig], path: Path, space: Space) -> FirstConfigs:
+    """The best configs that a space has, of results that were read from ``path``.
+
+    Raises:
+        SpecError: None of them is of a model of the space.
+    """
     models = {p.knob.owner for p in space.parameters}
-    reported = [r for r in read_results(path) if models & r.configs.keys()]
+    reported = [r for r in results if models & r.configs.keys()]
     if not reported:
         raise SpecError(f"{path}: no results for {listed(sorted(models))}", _HINT)
     reported.sort(key=lambda r: (not r.satisfies, -r.throughput_infer_per_s))
