@@ -119,13 +119,13 @@ def idle(directory: Path, benches: int) -> list[str]:
         fleet.submit("bench", None)
         assert fleet.next_done().error is None
         started_s = time.monotonic() - begin_s
-        found = psutil.Process().children(recursive=True)
-        before_s = sum(sum(p.cpu_times()[:2]) for p in found)
+        processes = psutil.Process().children(recursive=True)
+        before_s = sum(sum(p.cpu_times()[:2]) for p in processes)
         time.sleep(20.0)
-        spent = sum(sum(p.cpu_times()[:2]) for p in found) - before_s
-        pss = sum(p.memory_full_info().pss for p in found) >> 20
+        spent = sum(sum(p.cpu_times()[:2]) for p in processes) - before_s
+        pss = sum(p.memory_full_info().pss for p in processes) >> 20
     return [
-        f"{len(found)} processes, {pss} MiB (PSS), {100.0 * spent / 20.0:.1f} % of a core",
+        f"{len(processes)} processes, {pss} MiB (PSS), {100.0 * spent / 20.0:.1f} % of a core",
         f"ready after {started_s:.1f} s",
     ]
 

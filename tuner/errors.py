@@ -106,7 +106,7 @@ class InterruptedRunError(TunerError):
 class TrialError(TunerError):
     """One trial failed, for a reason worth recording; the search goes on.
 
-    Mostly it is told in the words of a server, so the message is `shortened`.
+    Most messages quote a server, so the message is `shortened`.
     """
 
     def __init__(self, message: str, hint: str = "", *, reason: Reason | None = None) -> None:

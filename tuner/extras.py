@@ -1,4 +1,4 @@
-"""The parts of the installation that only some commands need, and how a missing one is told.
+"""The parts of the installation that only some commands need, and the error for a missing one.
 
 `pip install triton-tune` brings what reads, plans and reports. What measures and searches is
 imported at its first use and comes with an extra of pyproject.toml.
@@ -42,13 +42,13 @@ MODULES: Mapping[Extra, tuple[str, ...]] = {
 
 
 def lacking(extra: Extra) -> EnvironmentNotReadyError | None:
-    """What to tell where an extra, or a part of it, is not installed; None where it is."""
+    """The error where an extra, or a part of it, is not installed; None where it is."""
     missing = [name for name in MODULES[extra] if find_spec(name) is None]
     return _missing_modules(missing, extra) if missing else None
 
 
 def explain_import(error: Exception) -> EnvironmentNotReadyError | None:
-    """What to tell of an import that failed for want of an extra; None of any other error."""
+    """The error for an import that failed since an extra is missing; None for any other error."""
     if isinstance(error, ModuleNotFoundError):
         for extra, names in MODULES.items():
             if error.name in names:

@@ -1,7 +1,7 @@
-"""Benches that work side by side: one in this process, or many on the nodes of a Ray cluster.
+"""Benches that measure in parallel: one in this process, or many on the nodes of a Ray cluster.
 
-A bench is a context that an `Opener` opens; it does one piece of work after the other. The benches
-of Ray are in `tuner.fleet_on_ray`.
+A bench is a context that an `Opener` opens. It does its pieces of work one after the other. The
+fleet on Ray is in `tuner.fleet_on_ray`.
 """
 
 from __future__ import annotations
@@ -20,17 +20,18 @@ from tuner.machine.stop import Stop
 
 
 class BenchLostError(EnvironmentNotReadyError):
-    """A bench died with its process or its node, and again when the work was tried once more."""
+    """A bench died with its process or its node, and died again on the retry of the work."""
 
 
 @dataclass(frozen=True)
 class Need:
-    """What a bench needs for itself.
+    """The resources that a bench needs.
 
     Attributes:
-        cpus: How many CPUs, for server and load generator.
-        named: Those CPUs and no others, by number; empty: any.
-        moves: Where its node is lost it waits for room on another one; else it is lost at once.
+        gpus: Number of GPUs.
+        cpus: Number of CPUs, for server and load generator together.
+        named: Numbers of the CPUs that it must get; empty: any.
+        moves: If its node is lost, the bench waits for room on another node; else it is lost, too.
     """
 
     gpus: int = 0
@@ -44,11 +45,12 @@ class BenchPlace:
     """The place where a bench works.
 
     Attributes:
-        gpus: Its GPUs by number; None: those that the spec says.
-        cpus: Its CPUs by number; empty: all that this process may use.
-        niceness: Of its processes, as nice(1) counts.
-        oom_score_adj: How soon the kernel kills it where memory is short, see proc(5).
-        node: The node of a cluster, by its id.
+        host: Name of the machine.
+        gpus: Numbers of its GPUs; None: those of the spec.
+        cpus: Numbers of its CPUs; empty: all that this process may use.
+        niceness: The nice value of its processes, see nice(1).
+        oom_score_adj: How likely the kernel kills it when memory is short, see proc(5).
+        node: Id of the node in the cluster.
     """
 
     host: str
@@ -65,9 +67,14 @@ class BenchPlace:
 
 @dataclass(frozen=True)
 class Post:
-    """What an open bench may say to the run, at once, and hear from it."""
+    """The connection of an open bench to its run.
 
-    tell: Callable[[object], None]
+    Attributes:
+        send: Sends a message to the run at once.
+        stop: Whether the run is to stop.
+    """
+
+    send: Callable[[object], None]
     stop: Stop
 
 
@@ -77,7 +84,7 @@ Opener = Callable[[BenchPlace, Post, Any], AbstractContextManager[Bench]]
 
 @dataclass(frozen=True)
 class Done:
-    """How a piece of work ended: with a value, or with an error."""
+    """The end of a piece of work: a value or an error."""
 
     bench: str
     value: Any = None
@@ -85,38 +92,40 @@ class Done:
 
 
 class Fleet(Protocol):
-    """Benches by name. Each `submit` has one `Done`, whatever happens to the bench."""
+    """Benches by name. Each `submit` results in one `Done`, whatever happens to the bench."""
 
     @property
     def most(self) -> int | None:
-        """Benches that can be open at once; None: any number, since they wait for resources."""
+        """The most benches open at once; None: no limit, since benches wait for resources."""
         ...
 
     def need(self, gpus: int | None, cpus: Sequence[int] = (), beside: int | None = None) -> Need:
-        """What a bench needs that has so many GPUs, and ``cpus`` where they are named.
+        """The need of a bench.
 
-        ``gpus``: None is one where there is any. ``beside``: how many such benches are to have
-        room, which share the CPUs of a machine without GPUs.
+        Args:
+            gpus: Number of GPUs; None: one if the fleet has GPUs, else none.
+            cpus: Numbers of the CPUs that it must get; empty: any.
+            beside: Number of such benches that share the CPUs of machines without GPUs.
 
         Raises:
-            EnvironmentNotReadyError: No machine has as much.
+            EnvironmentNotReadyError: No machine has that many GPUs or CPUs.
         """
         ...
 
     def room(self, need: Need) -> int:
-        """How many such benches have room beside each other, if nobody else uses it."""
+        """Number of such benches that fit at the same time on the otherwise unused fleet."""
         ...
 
     def open(self, bench: str, opener: Opener, argument: object, need: Need) -> None: ...
 
     def benches(self) -> Sequence[str]:
-        """Those that are open, in the order in which they were opened."""
+        """Names of the open benches, in the order of opening."""
         ...
 
     def submit(self, bench: str, work: object) -> None: ...
 
     def next_done(self) -> Done:
-        """Waits for the next piece of work to end; passes on what benches say meanwhile."""
+        """Waits until a piece of work has ended; meanwhile passes on messages of benches."""
         ...
 
     def close(self, bench: str) -> None: ...
@@ -126,14 +135,14 @@ Heard = Callable[[str, object], None]
 
 
 def as_tuner_error(error: Exception) -> TunerError:
-    """What a run can be told of an error in a bench, wherever that is."""
+    """The error to report; an unexpected one becomes a `TunerError` with its traceback."""
     if isinstance(error, TunerError):
         return error
     return TunerError(f"a defect of a bench: {error!r}\n{traceback.format_exc()}")
 
 
 class LocalFleet:
-    """One bench at a time, in this process. ``heard`` receives a bench's name and what it says."""
+    """One bench at a time, in this process; ``heard`` receives its name and its messages."""
 
     most = 1
 
@@ -152,7 +161,7 @@ class LocalFleet:
         return 1
 
     def open(self, bench: str, opener: Opener, argument: object, need: Need) -> None:
-        del need  # all that there is
+        del need  # the bench gets the entire machine
         self._openers[bench] = opener, argument
 
     def benches(self) -> Sequence[str]:
@@ -175,11 +184,11 @@ class LocalFleet:
         place = BenchPlace(platform.node())
         self._heard(bench, place)
 
-        def tell(what: object) -> None:
+        def send(what: object) -> None:
             self._heard(bench, what)
 
         stack = ExitStack()
-        return stack, stack.enter_context(opener(place, Post(tell, self._stop), argument))
+        return stack, stack.enter_context(opener(place, Post(send, self._stop), argument))
 
     def close(self, bench: str) -> None:
         del self._openers[bench]
@@ -189,7 +198,7 @@ class LocalFleet:
 
 @contextmanager
 def local_fleet(heard: Heard, stop: Stop) -> Iterator[LocalFleet]:
-    """All benches are closed afterwards."""
+    """A fleet in this process; on leaving the context, all benches are closed."""
     fleet = LocalFleet(heard, stop)
     try:
         yield fleet

@@ -1,4 +1,4 @@
-"""Why something ended as it did, as data: what is decided on, stored and told in words elsewhere.
+"""Why something ended as it did, as data: decisions and files use it; words come from elsewhere.
 
 `tuner.sentences` alone turns a reason into a sentence, `tuner.record.remedies` alone into what to
 do next.
@@ -36,6 +36,7 @@ class ReasonKind(Enum):
     CLIENT_BEHIND = "client_behind"
     GENERATOR_FAILED = "generator_failed"
     GENERATOR_LATE = "generator_late"
+    TOO_MANY_CLIENTS = "too_many_clients"
     MODEL_FAILS = "model_fails"
     MODEL_FAILED_REQUESTS = "model_failed_requests"
     MODEL_ANSWERED_ERRORS = "model_answered_errors"
@@ -67,7 +68,15 @@ class ReasonKind(Enum):
     NO_FINAL_RESPONSE = "no_final_response"
     MORE_AFTER_FINAL = "more_after_final"
     SEQUENCES_UNENDED = "sequences_unended"
+
+    # What to know of the first calls.
     SLOW_FIRST_CALLS = "slow_first_calls"
+    SIZES_NOT_WARM = "sizes_not_warm"
+    UNLIKE_CONFIG = "unlike_config"
+
+    # Why a load does not last.
+    ANSWERS_BEHIND = "answers_behind"
+    LATENCY_GROWS_IN_WINDOW = "latency_grows_in_window"
 
     # Why a measurement does not count.
     LOAD_NOT_SENT = "load_not_sent"
@@ -114,13 +123,14 @@ class ReasonKind(Enum):
     SMALLER_GAIN = "smaller_gain"
     BEATEN = "beaten"
     ONLY_IT_MEETS = "only_it_meets"
+    MEETS_BY_CHANCE = "meets_by_chance"
     NOTHING_COMPARABLE = "nothing_comparable"
     BETTER = "better"
     BETTER_THAN_CAN_BE_SENT = "better_than_can_be_sent"
     GAIN_TOO_SMALL = "gain_too_small"
     GAIN_OPEN = "gain_open"
 
-    # What is asked of a winner.
+    # The tests of a winner.
     LEFT_OUT = "left_out"
     SIMPLER_FAILS = "simpler_fails"
     ANSWERS_SAME = "answers_same"
@@ -172,11 +182,11 @@ class Reason:
     """Why a run, a trial or a measurement ended as it did.
 
     Attributes:
-        subject: What it is about: a config by its changes, a trial, a model; empty for the whole.
-        facts: By name. ``words`` are those of a server, a model or another program, and what they
-            mean may be asked (`tuner.server.log`). ``sentence`` is shown as it is, instead of the
-            kind's own.
-        causes: What led to it.
+        subject: A config by its changes, a trial or a model; empty for the entire run.
+        facts: Facts by name. ``words`` are those of a server, a model or another program, whose
+            meaning `tuner.server.log` knows. ``sentence`` is shown unchanged, instead of the
+            sentence of the kind.
+        causes: The reasons that led to this one.
     """
 
     kind: ReasonKind

@@ -47,7 +47,7 @@ def open_regular(path: Path) -> Iterator[BinaryIO]:
 
 
 def is_there(path: Path) -> bool:
-    """A file or a directory. Also asked of names that no file can have: too long, with a NUL."""
+    """Whether there is a file or a directory; False for names that are too long or have a NUL."""
     try:
         return path.is_file() or path.is_dir()
     except (OSError, ValueError):

@@ -1,4 +1,4 @@
-"""A run that a Python program starts, in a notebook or a pipeline of its own."""
+"""A run that a Python program starts, in a notebook or a pipeline."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from tuner.run.trust import state_directory
 
 
 class StartedRun:
-    """A run that goes on in a thread of its own; its items are events, until it has ended.
+    """A run in a separate thread; iterating over it gives its events until it ends.
 
     As a context manager it stops the run where the block is left early. A program that ends
     without waiting for a run waits for it all the same.
 
     Attributes:
-        directory: That of the run, once it has one.
+        directory: Directory of the run; None before the run has one.
     """
 
     def __init__(self, request: Request) -> None:
@@ -43,7 +43,7 @@ class StartedRun:
         self._thread.start()
 
     def _run(self, request: Request) -> None:
-        events = RunEvents(self._tell)
+        events = RunEvents(self._put)
         try:
             self._ended = run(request, Tee(events, LivePage(events.note)), report_run, self._stop)
             self.directory = self._ended.directory
@@ -52,7 +52,7 @@ class StartedRun:
         finally:
             self._events.put(None)
 
-    def _tell(self, event: RunEvent) -> None:
+    def _put(self, event: RunEvent) -> None:
         if event.run is not None:
             self.directory = Path(event.run)
         self._events.put(event)

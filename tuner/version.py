@@ -1,3 +1,3 @@
-"""The version of tune. `tuner/__init__.py` imports what starts a run, and that needs it too."""
+"""The version of tune, apart from `tuner/__init__.py`, whose imports need it too."""
 
 VERSION = "0.1.0"

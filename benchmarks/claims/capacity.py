@@ -78,15 +78,15 @@ def searched(bench: Bench, job: Job, to_beat: float | None) -> tuple[Bracket, in
 
     if to_beat is None:
         start = first_level(bench, job.plan, next(seeds)).level
-        found = evaluate(measure, job.spec.objective, job.plan, start)
+        evaluation = evaluate(measure, job.spec.objective, job.plan, start)
     else:
         raced = race(measure, job.plan, Race(to_beat))
-        found = (
+        evaluation = (
             raced.evaluation(job.spec.objective)
             if raced.lost
             else evaluate(measure, job.spec.objective, job.plan, to_beat, known=raced.points)
         )
-    probes = found.points
+    probes = evaluation.points
     print("  ", " ".join(f"{p.level:.0f}:{p.slo_utilisation:.2f}" for p in probes), file=sys.stderr)
     return Bracket.of(probes), len(probes)
 
@@ -133,12 +133,13 @@ def main() -> int:
             for name, candidate, to_beat in (CONFIGS[i] for i in chosen):
                 bench.deploy(candidate, fresh=True)
                 bracket, count = searched(bench, job, to_beat)
-                found = bracket.capacity() or 0.0
-                sweep = swept(bench, job, found)
-                off = found / sweep - 1.0
+                capacity_per_s = bracket.capacity() or 0.0
+                sweep = swept(bench, job, capacity_per_s)
+                off = capacity_per_s / sweep - 1.0
                 good &= abs(off) <= TOLERANCE and count <= MOST_PROBES
                 print(
-                    f"{name:<42} {found:>8.1f} {sweep:>8.1f} {off:>+7.1%} {count:>13}", flush=True
+                    f"{name:<42} {capacity_per_s:>8.1f} {sweep:>8.1f} {off:>+7.1%} {count:>13}",
+                    flush=True,
                 )
     return 0 if good else 1
 

@@ -84,10 +84,10 @@ def tune_check(directory: Path, *more: str) -> dict[str, object]:
     program = str(Path(sys.executable).with_name("tune"))
     arguments = ["check", "spec.yaml", "--output", "results", "--quiet", *more]
     code = subprocess.run([program, *arguments], check=False, cwd=directory).returncode
-    (found,) = set(directory.glob(f"results/*/{CHECK}")) - before
-    facts: dict[str, object] = json.loads(found.read_text())
+    (record,) = set(directory.glob(f"results/*/{CHECK}")) - before
+    facts: dict[str, object] = json.loads(record.read_text())
     if code != facts["exit_code"]:
-        raise SystemExit(f"{found}: tune check ended with {code}, not as it says")
+        raise SystemExit(f"{record}: tune check ended with {code}, not as it says")
     return facts
 
 
@@ -155,7 +155,7 @@ def simulate(runs: int) -> None:
     print("| nights | rounds | known | regression | fine | 5 % fine | 8 % | 15 % | 4 of 5 |")
     for nights_cv in NIGHTS_CV:
         for rounds_cv, earlier in [(cv, n) for cv in ROUNDS_CV for n in (0, 2, 2 * MOST)]:
-            found: dict[float, list[CheckStatus]] = {loss: [] for loss in LOSSES}
+            statuses: dict[float, list[CheckStatus]] = {loss: [] for loss in LOSSES}
             known, findable = [], []
             for run in range(runs):
                 place = SimulatedNights(np.random.default_rng(run), nights_cv, rounds_cv)
@@ -164,17 +164,17 @@ def simulate(runs: int) -> None:
                 known.append(len(place.ratios))
                 for loss in LOSSES:
                     change, reach = place.check(loss)
-                    found[loss].append(change)
+                    statuses[loss].append(change)
                 findable.append(reach)
-            unchanged, five, *lost = found.values()
-            shown = [
+            unchanged, five, *lost = statuses.values()
+            counts = [
                 unchanged.count(CheckStatus.REGRESSION),
                 unchanged.count(CheckStatus.FINE),
                 five.count(CheckStatus.FINE),
                 *(changes.count(CheckStatus.REGRESSION) for changes in lost),
             ]
             cells = [f"{nights_cv:.1%}", f"{rounds_cv:.0%}", f"{np.mean(known):.1f}"]
-            cells += [f"{count / runs:.1%}" for count in shown] + [f"{median(findable):.0%}"]
+            cells += [f"{count / runs:.1%}" for count in counts] + [f"{median(findable):.0%}"]
             print("| " + " | ".join(cells) + " |", flush=True)
 
 

@@ -41,7 +41,7 @@ from queues import (
     true_capacity,
 )
 
-from tuner.measurement.measurement import Arrivals, Stage
+from tuner.measurement.measurement import Arrivals
 from tuner.proof.contender import Contender, measure_round
 from tuner.proof.entrants import Entrant, ProofRules
 from tuner.proof.measured import MeasuredOnce
@@ -91,8 +91,8 @@ class Rounds:
     @property
     def holds(self) -> bool:
         """Whether the truth is in the interval; where the other config left, none was claimed."""
-        found = self.race.ratios.get(OTHER)
-        return found is None or found.low <= self.ratio <= found.high
+        ratio = self.race.ratios.get(OTHER)
+        return ratio is None or ratio.low <= self.ratio <= ratio.high
 
     @property
     def count(self) -> int:
@@ -107,7 +107,6 @@ def rounds(server: Server, ratio: float, noise: float, run: int, taken: float = 
         slower={CURRENT: slower_by(server, ratio)},
         noise=noise,
         taken={CURRENT: taken} if taken else {},
-        stage=Stage.CONFIRMATION,
     )
     now, other = entrant(server, CURRENT, ratio, rng), entrant(server, OTHER, 1.0, rng)
     measured = MeasuredOnce(bench)  # type: ignore[arg-type]
@@ -127,16 +126,16 @@ class Claim:
 
 def claim(server: Server, count: int, noise: float, run: int) -> Claim:
     rules, rng = rules_of(server, run)
-    bench = SimulatedBench(server, luck=run, noise=noise, stage=Stage.CONFIRMATION)
+    bench = SimulatedBench(server, luck=run, noise=noise)
     measured = MeasuredOnce(bench)  # type: ignore[arg-type]
-    own = Contender(entrant(server, OTHER, 1.0, rng))
+    contender = Contender(entrant(server, OTHER, 1.0, rng))
     for number in range(count):
-        measure_round(measured, own, rules, number, Role.CANDIDATE)
-    found = soak(measured, OTHER, own, first_level(own, rules), rules, lambda _: None)
-    if found.credited_level is None:
+        measure_round(measured, contender, rules, number, Role.CANDIDATE)
+    outcome = soak(measured, OTHER, contender, first_level(contender, rules), rules, lambda _: None)
+    if outcome.credited_level is None:
         return Claim(None, 0.0, bench.load_s)
-    late = long_run_late(server, found.credited_level, [50 * run + i for i in range(TRUTHS)])
-    return Claim(found.credited_level / true_capacity(server), late, bench.load_s)
+    late = long_run_late(server, outcome.credited_level, [50 * run + i for i in range(TRUTHS)])
+    return Claim(outcome.credited_level / true_capacity(server), late, bench.load_s)
 
 
 @dataclass(frozen=True)
@@ -152,12 +151,12 @@ class Cell:
 
 def share(values: Sequence[bool], least: float | None = None, most: float | None = None) -> Cell:
     """A share of runs; chance is allowed for: two standard deviations of a binomial share."""
-    found, limit = fmean(values), most if least is None else least
+    mean, limit = fmean(values), most if least is None else least
     chance = 0.0 if limit is None else 2.0 * math.sqrt(limit * (1.0 - limit) / len(values))
-    missed = (least is not None and found < least - chance) or (
-        most is not None and found > most + chance
+    missed = (least is not None and mean < least - chance) or (
+        most is not None and mean > most + chance
     )
-    return Cell(f"{found:.1%}", missed)
+    return Cell(f"{mean:.1%}", missed)
 
 
 Row = list[Cell | str]
@@ -204,8 +203,8 @@ def _kept(noise: float) -> float | None:
 
 
 def claims(name: str, server: Server, count: int, runs: int) -> Row:
-    found = [claim(server, count, 0.0, run) for run in range(runs)]
-    made = [c for c in found if c.credited is not None]
+    results = [claim(server, count, 0.0, run) for run in range(runs)]
+    made = [c for c in results if c.credited is not None]
     credited = [c.credited for c in made if c.credited is not None]
     middle = median(credited)
     return [
@@ -214,8 +213,8 @@ def claims(name: str, server: Server, count: int, runs: int) -> Row:
         Cell(f"{middle:.3f}", middle < 0.90),
         f"{min(credited):.3f}",
         share([c.late > ALLOWED for c in made], most=0.05),
-        f"{len(found) - len(made)} of {len(found)}",
-        f"{median(c.load_s for c in found):.0f}",
+        f"{len(results) - len(made)} of {len(results)}",
+        f"{median(c.load_s for c in results):.0f}",
     ]
 
 
@@ -260,11 +259,11 @@ def main() -> int:
     ):
         if options.only not in (None, name):
             continue
-        found = table(heads, rows)
-        missed |= any(isinstance(cell, Cell) and cell.missed for row in found for cell in row)
+        body = table(heads, rows)
+        missed |= any(isinstance(cell, Cell) and cell.missed for row in body for cell in row)
         if options.keep:
             with Path(__file__).with_name(f"{name}.csv").open("w", newline="") as file:
-                csv.writer(file, lineterminator="\n").writerows([heads, *found])
+                csv.writer(file, lineterminator="\n").writerows([heads, *body])
     return 1 if missed else 0
 
 

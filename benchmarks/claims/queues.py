@@ -16,7 +16,7 @@ import numpy.typing as npt
 from tuner.load.latency import AnsweredRequests, measurement_of, observe_open
 from tuner.load.traffic.arrivals import arrivals_of
 from tuner.measurement.measurement import Arrivals, LoadPoint, Measurement, Stage
-from tuner.measurement.window import Window, soak_for, window_for
+from tuner.measurement.window import BRIEF, Window, soak_for, window_for
 from tuner.meter.evaluate import ClientCeiling
 from tuner.score.point import Point, judge_point
 from tuner.space.candidate import Candidate
@@ -53,11 +53,11 @@ class Server:
         answers = np.empty_like(due_s)
         # Equal instances take turns, since service times are nearly equal.
         for one in range(self.instances):
-            own = slice(one, None, self.instances)
-            due = due_s[own]
+            turns = slice(one, None, self.instances)
+            due = due_s[turns]
             service = slower * self.base_s * (1.0 + JITTER * rng.standard_normal(due.size))
             done = np.cumsum(service)
-            answers[own] = done + np.maximum.accumulate(due - (done - service))
+            answers[turns] = done + np.maximum.accumulate(due - (done - service))
         return answers
 
     def _batched(self, due_s: Times, rng: np.random.Generator, slower: float) -> Times:
@@ -156,7 +156,6 @@ class SimulatedBench:
     soak_s: float = 30.0
     load_s: float = 0.0
     deployed: int = 0
-    stage: Stage = Stage.SEARCH
     sendable: ClientCeiling = field(default_factory=ClientCeiling)
     _speed: float = 1.0
     _taken: float = 0.0
@@ -167,7 +166,7 @@ class SimulatedBench:
         return Slo(P99_LATENCY, 1e6 * bound, f"p99 <= {bound:g}s")
 
     def enter(self, stage: Stage) -> None:
-        self.stage = stage
+        """All stages measure alike."""
 
     def deploy(
         self, candidate: Candidate, *, fresh: bool = False, in_production: bool = False
@@ -176,9 +175,9 @@ class SimulatedBench:
         rng = np.random.default_rng((self.luck, self.deployed))
         luck, disturbed = rng.standard_normal(), rng.random() < 0.5
         self._taken = self.taken.get(candidate, 0.0) if disturbed else 0.0
-        own = self.slower.get(candidate, 1.0) / (1.0 - self._taken)
+        slowdown = self.slower.get(candidate, 1.0) / (1.0 - self._taken)
         off = self.noise * luck / sensitivity(self.server) if self.noise else 0.0
-        self._speed = own * float(np.exp(off))
+        self._speed = slowdown * float(np.exp(off))
 
     def measure(self, level: float, seed: int, least_s: float = 0.0) -> Point:
         return self._judged(level, self.window(level), seed)
@@ -191,7 +190,7 @@ class SimulatedBench:
         window = window_for(
             [0.99],
             level,
-            window_s=WINDOW_S * (1.0 if self.stage is Stage.SEARCH else 0.5),
+            window_s=BRIEF * WINDOW_S,
             max_window_s=600.0,
             warmup_s=0.5,
             latency_bound_s=self.server.p99_s,
@@ -214,6 +213,6 @@ class SimulatedBench:
             answered_ns[in_time].astype(np.int64),
             int(1e9 * window.total_s),
         )
-        found = measurement_of(observe_open(requests, due_s, window), load, seed)
-        host = replace(found.host, other_cpu_percent=100.0 * self._taken)
-        return replace(found, host=host)
+        measurement = measurement_of(observe_open(requests, due_s, window), load, seed)
+        host = replace(measurement.host, other_cpu_percent=100.0 * self._taken)
+        return replace(measurement, host=host)

@@ -31,7 +31,7 @@ from queues import ALLOWED, OTHER, SERVERS, Server, SimulatedBench, Times, true_
 from tuner.load.latency import AnsweredRequests, measurement_of, observe_open
 from tuner.load.traffic.arrivals import arrivals_of
 from tuner.load.watch.early_end import SloLost, TooManyLate, truncate
-from tuner.measurement.measurement import Arrivals, LoadPoint, Stage
+from tuner.measurement.measurement import Arrivals, LoadPoint
 from tuner.measurement.window import EarlyEnd, Window, soak_for
 from tuner.proof.contender import Contender, measure_round
 from tuner.proof.measured import MeasuredOnce
@@ -72,8 +72,8 @@ class SoakBench(SimulatedBench):
             (1e9 * answered_s[known]).astype(np.int64),
             int(1e9 * stop_s),
         )
-        found = measurement_of(observe_open(requests, due_s, window), load, seed)
-        return judge_point([self.slo], found)
+        measurement = measurement_of(observe_open(requests, due_s, window), load, seed)
+        return judge_point([self.slo], measurement)
 
     def _left_of(self, planned: Window, due_s: Times, answered_s: Times) -> tuple[Window, float]:
         """The window that is measured, and when the load ends."""
@@ -116,40 +116,39 @@ def soaking(
         run,
         {OTHER: 1.0 / overstated},
         noise,
-        stage=Stage.CONFIRMATION,
         thrash=thrash,
         ends=ends,
     )
     measured = MeasuredOnce(bench)  # type: ignore[arg-type]
-    own = Contender(entrant(server, OTHER, 1.0, rng))
+    contender = Contender(entrant(server, OTHER, 1.0, rng))
     for number in range(ROUNDS):
-        measure_round(measured, own, rules, number, Role.CANDIDATE)
-    if not own.rounds or not own.levels():
+        measure_round(measured, contender, rules, number, Role.CANDIDATE)
+    if not contender.rounds or not contender.levels():
         return None
     bench.slower, bench.load_s = {}, 0.0
-    found = soak(measured, OTHER, own, first_level(own, rules), rules, lambda _: None)
-    credited = (found.credited_level or 0.0) / true_capacity(server)
+    outcome = soak(measured, OTHER, contender, first_level(contender, rules), rules, lambda _: None)
+    credited = (outcome.credited_level or 0.0) / true_capacity(server)
     return Soaking(credited, bench.load_s + START_S * bench.soak_count, bench.soak_count)
 
 
 def rows(name: str, runs: int, ends: EarlyEnd) -> Iterator[str]:
     for world in WORLDS:
         made = [soaking(SERVERS[name], world, run, ends) for run in range(runs)]
-        found = [s for s in made if s is not None]
+        known = [s for s in made if s is not None]
         noise, overstated, thrash = world
-        if not found:
+        if not known:
             yield f"| {name} | {noise:.0%} | {overstated:g} | {thrash:g} | no round met the SLO |"
             continue
-        least = sorted(s.credited for s in found)[math.floor(len(found) / 10)]
+        least = sorted(s.credited for s in known)[math.floor(len(known) / 10)]
         cells = (
             name,
             f"{noise:.0%}",
             f"{overstated:g}",
             f"{thrash:g}",
-            f"{fmean(s.credited for s in found):.3f} ({least:.3f})",
-            f"{fmean(s.credited > 1.0 for s in found):.0%}",
-            f"{fmean(s.count for s in found):.1f}",
-            f"{fmean(s.seconds for s in found):.0f}",
+            f"{fmean(s.credited for s in known):.3f} ({least:.3f})",
+            f"{fmean(s.credited > 1.0 for s in known):.0%}",
+            f"{fmean(s.count for s in known):.1f}",
+            f"{fmean(s.seconds for s in known):.0f}",
         )
         yield f"| {' | '.join(cells)} |"
 

@@ -114,21 +114,21 @@ def contents(python: str, also: Sequence[str]) -> Contents:
             there[name] = importlib.metadata.version(name)
             continue
         try:
-            found = importlib.metadata.distribution(name)
+            distribution = importlib.metadata.distribution(name)
         except importlib.metadata.PackageNotFoundError:  # an extra that is not installed here
             pins[name] = f"{requirement.name}{requirement.specifier}"
             continue
         if name != "triton-tune":
-            pins[name] = f"{name}=={found.version}"
+            pins[name] = f"{name}=={distribution.version}"
         if name not in FILES_ONLY:
-            todo += _required_by(found, requirement.extras, environment)
+            todo += _required_by(distribution, requirement.extras, environment)
     return Contents(tuple(sorted(pins.values())), there, left_out)
 
 
 def _required_by(
-    found: importlib.metadata.Distribution, extras: set[str], environment: dict[str, str]
+    distribution: importlib.metadata.Distribution, extras: set[str], environment: dict[str, str]
 ) -> Iterator[Requirement]:
-    for requirement in map(Requirement, found.requires or ()):
+    for requirement in map(Requirement, distribution.requires or ()):
         marker = requirement.marker
         if marker is None or any(
             marker.evaluate({**environment, "extra": extra}) for extra in ("", *extras)

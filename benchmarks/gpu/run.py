@@ -184,7 +184,7 @@ def _write_specs(place: Place) -> None:
 
 def command_of(stage: str, place: Place, given: argparse.Namespace) -> list[str]:
     """The command line of a stage; its results are in ``results/STAGE``."""
-    own = place.results / stage
+    directory = place.results / stage
     if stage == "doctor":
         return [
             str(place.tune),
@@ -196,22 +196,30 @@ def command_of(stage: str, place: Place, given: argparse.Namespace) -> list[str]
     if stage in SWEEPS:
         repository = place.work / place.device / "models"
         command = [str(place.python), str(place.gpu / "sweep.py"), stage]
-        command += ["--repository", str(repository), "--output", str(own / f"{stage}.jsonl")]
+        command += ["--repository", str(repository), "--output", str(directory / f"{stage}.jsonl")]
         command += ["--device", place.device]
         return command + (["--levels", "1", "2"] if place.device == "cpu" else [])
     progress = ["--progress", "plain"]
-    if unfinished := unfinished_run(own):
+    if unfinished := unfinished_run(directory):
         return [str(place.tune), "run", "--resume", str(unfinished), *progress]
     spec = place.work / place.device / "specs" / f"{stage}.yaml"
-    command = [str(place.tune), "run", str(spec), "--no-write", "--output", str(own), *progress]
+    command = [
+        str(place.tune),
+        "run",
+        str(spec),
+        "--no-write",
+        "--output",
+        str(directory),
+        *progress,
+    ]
     if given.search_seconds is not None:
         command += ["--time-budget", f"{given.search_seconds}s"]
     return command + (["--trials", str(given.trials)] if given.trials is not None else [])
 
 
-def unfinished_run(own: Path) -> Path | None:
+def unfinished_run(directory: Path) -> Path | None:
     """The newest run of a stage, if it was interrupted or its machine was lost."""
-    runs = sorted(path.parent for path in own.glob("*/manifest.json"))
+    runs = sorted(path.parent for path in directory.glob("*/manifest.json"))
     if not runs:
         return None
     result = runs[-1] / "result.json"
@@ -225,9 +233,9 @@ def run_stage(stage: str, place: Place, given: argparse.Namespace, seconds: floa
     Returns:
         How it ended.
     """
-    own = place.results / stage
-    own.mkdir(parents=True, exist_ok=True)
-    with (own / "output.txt").open("ab") as output:
+    directory = place.results / stage
+    directory.mkdir(parents=True, exist_ok=True)
+    with (directory / "output.txt").open("ab") as output:
         process = subprocess.Popen(
             command_of(stage, place, given),
             env=place.environment(),

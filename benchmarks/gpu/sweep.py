@@ -119,12 +119,14 @@ def bed(given: argparse.Namespace) -> Iterator[Bed]:
 def loads(bed: Bed, levels: Sequence[int]) -> None:
     """Closed loops on each of `CONFIGS`."""
     workload = Workload(arrivals=ClosedArrivals(kind="closed", restarts=1))
-    asked = StreamRequests(BERT.name, RandomInputs(kind="random", unique=500, int_range=(1, 999)))
+    requests = StreamRequests(
+        BERT.name, RandomInputs(kind="random", unique=500, int_range=(1, 999))
+    )
     for config in CONFIGS:
         bed.load(BERT.name, config.instances, config.batching)
         generator = streams_load(
             workload,
-            {BERT.name: asked},
+            {BERT.name: requests},
             [BERT.name],
             Site(bed.control, bed.endpoints, bed.program, bed.directory, place=Place.HERE),
             choose([Demand(bed.control.running_config(BERT.name), {}, 1, may_refuse=False)]).kind,

@@ -72,7 +72,7 @@ class Figures:
             )
             runs[run.name] = run
         files = [directory.rglob(f"{name}.jsonl") for name in ("loads", "memory", "transports")]
-        return cls(runs, tuple(row for found in files for f in sorted(found) for row in _lines(f)))
+        return cls(runs, tuple(row for paths in files for f in sorted(paths) for row in _lines(f)))
 
     @property
     def gpus(self) -> list[str]:
@@ -83,20 +83,20 @@ class Figures:
 
     def loads(self, config: str, most: float = math.inf) -> list[Facts]:
         """Closed loops of one config with at most so many in flight."""
-        found = [r for r in self.rows if r["kind"] == "load" and r["name"] == config]
-        return [r for r in found if r["concurrency"] <= most]
+        rows = [r for r in self.rows if r["kind"] == "load" and r["name"] == config]
+        return [r for r in rows if r["concurrency"] <= most]
 
     def memory(self, model: str) -> dict[int, float]:
         """MiB in use by instances; 0 is the server with nothing loaded."""
-        found = [r for r in self.rows if r["kind"] == "memory" and r["model"] == model]
-        return {r["instances"]: r["used_mib"] for r in found if "used_mib" in r}
+        rows = [r for r in self.rows if r["kind"] == "memory" and r["model"] == model]
+        return {r["instances"]: r["used_mib"] for r in rows if "used_mib" in r}
 
     def total_mib(self) -> float | None:
         return next((r["total_mib"] for r in self.rows if "total_mib" in r), None)
 
     def refused(self, model: str) -> Facts | None:
-        found = (r for r in self.rows if r["kind"] == "memory" and r["model"] == model)
-        return next((r for r in found if "refused" in r), None)
+        rows = (r for r in self.rows if r["kind"] == "memory" and r["model"] == model)
+        return next((r for r in rows if "refused" in r), None)
 
 
 def _lines(path: Path) -> Iterator[Facts]:
@@ -170,8 +170,8 @@ def _fields(side: Facts) -> Facts:
 def _fields(side: Facts) -> str:
     """Only what is set: ``instances 2, max batch 32``."""
     short = {k.rpartition(".")[2]: v for k, v in _fields(side).items() if v not in (None, False)}
-    told = [*(f"{k} {v}" for k, v in short.items()), *side["candidate"]["server_args"]]
-    return ", ".join(told) or "as it was"
+    changes = [*(f"{k} {v}" for k, v in short.items()), *side["candidate"]["server_args"]]
+    return ", ".join(changes) or "as it was"
 
 
 def _number(value: float | None, unit: float = 1.0) -> str:
@@ -221,8 +221,8 @@ def _per_s(row: Facts | None) -> str | None:
 
 
 def _p95(rows: Sequence[Facts], levels: Sequence[int]) -> str | None:
-    found = [r for r in rows if r["concurrency"] in levels]
-    said = [f"{r['p95_latency_us'] / 1e3:.1f} ms with {r['concurrency']}" for r in found]
+    in_range = [r for r in rows if r["concurrency"] in levels]
+    said = [f"{r['p95_latency_us'] / 1e3:.1f} ms with {r['concurrency']}" for r in in_range]
     return ", ".join(said) or None
 
 
@@ -350,9 +350,9 @@ def littles_law(figures: Figures) -> Iterator[str]:
     off = [(r, in_flight(r)) for r in rows if abs(in_flight(r) / r["concurrency"] - 1) > LITTLE]
     right = len(rows) - len(off)
     yield f"Little's law holds within {100 * LITTLE:.0f} % in {right} of {len(rows)}."
-    for row, found in off:
+    for row, error in off:
         name = row.get("name") or f"{row['model']}, {row['protocol']}, {row['shared_memory']}"
-        yield f"- {name}: {row['concurrency']} in flight, {found:.1f} by throughput and latency"
+        yield f"- {name}: {row['concurrency']} in flight, {error:.1f} by throughput and latency"
 
 
 def in_flight(row: Facts) -> float:

@@ -92,15 +92,15 @@ def tune_completely(directory: Path, model: str, number: int) -> Tuned:
     plan = subprocess.run(
         tune("plan", spec), check=True, env=variables, stdout=subprocess.PIPE, text=True
     )
-    found = re.search(r"^time +(.+)$", plan.stdout, re.MULTILINE)
-    assert found is not None, plan.stdout
+    match = re.search(r"^time +(.+)$", plan.stdout, re.MULTILINE)
+    assert match is not None, plan.stdout
     started = time.monotonic()
     command = tune("run", spec, "--seed", str(number), "--progress", "plain")
     done = subprocess.run(command, check=False, cwd=place, env=variables)
     if done.returncode == 130:
         raise SystemExit("stopped: the same command goes on")
     ended = f"exit {done.returncode}"
-    tuned = Tuned(model, number, ended, (time.monotonic() - started) / 60.0, found[1])
+    tuned = Tuned(model, number, ended, (time.monotonic() - started) / 60.0, match[1])
     for file in place.glob("results/*/result.json"):
         tuned = credited(tuned, json.loads(file.read_text()))
     (place / DONE).write_text(json.dumps(asdict(tuned)))

@@ -202,9 +202,9 @@ def statistics(queue: Queue, window: Window) -> ServerStatistics:
         took_ns[size] += round(1e9 * took_s)
     count = sum(size for size, _ in inside)
     compute_us = sum(size * took_s for size, took_s in inside) / max(count, 1) * 1e6
-    whole_us = 1e6 * float(np.mean(queue.answered_s - queue.due_s)) - 1e3 * WAY_MS
+    mean_us = 1e6 * float(np.mean(queue.answered_s - queue.due_s)) - 1e3 * WAY_MS
     rows = tuple((n, executions[n], took_ns[n]) for n in sorted(executions))
-    queue_us = max(whole_us - compute_us, 0.0)
+    queue_us = max(mean_us - compute_us, 0.0)
     return ServerStatistics(
         count, 0, count, len(inside), queue_us, 0.0, compute_us, 0.0, batch_stats=rows
     )
@@ -219,9 +219,9 @@ def main() -> None:
     again = random.Random(NAME).sample(every, REPEATED)
     todo = [(c, 0) for c in every] + [(c, n) for n in range(1, REPEATS + 1) for c in again]
     for candidate, number in todo:
-        found: Any = recorded(bench, grid, candidate, number)  # type: ignore[arg-type]
-        grid.add(found)
-        tables.append(path, tables.line_of(replace(found, seconds=0.0)))
+        recording: Any = recorded(bench, grid, candidate, number)  # type: ignore[arg-type]
+        grid.add(recording)
+        tables.append(path, tables.line_of(replace(recording, seconds=0.0)))
     best = max(grid.firsts.values())
     print(f"{tables.pack(path)}: {len(every)} configs, the best {best:.0f}/s")
 

@@ -104,7 +104,7 @@ class Grid:
 
     def worth(self) -> dict[Candidate, float]:
         """For each config the mean of its rounds, or its first measurement if there are none."""
-        return self.firsts | {c: mean(found) for c, found in self.rounds.items()}
+        return self.firsts | {c: mean(values) for c, values in self.rounds.items()}
 
     def left(
         self, winners: Mapping[str, Candidate], rounds: int
@@ -119,7 +119,7 @@ class Grid:
             return
         best = sorted(self.firsts, key=lambda c: self.firsts[c], reverse=True)[:BEST]
         chosen = list(dict.fromkeys([*best, space.canonical(space.current), *winners.values()]))
-        done = {c: len(found) for c, found in self.rounds.items()}
+        done = {c: len(values) for c, values in self.rounds.items()}
         for number in range(rounds):
             at = number % len(chosen)
             for candidate in chosen[at:] + chosen[:at]:
@@ -149,8 +149,8 @@ def slot(
                     continue
                 tables.append(path, tables.line_of(recording))
                 capacity, loads = grid.add(recording), len(recording.points)
-                told = f"{recording.seconds:5.1f} s  {loads} loads  {capacity:6.1f}/s"
-                print(f"{told}  {_words(job, candidate)}; {len(left)} left", flush=True)
+                summary = f"{recording.seconds:5.1f} s  {loads} loads  {capacity:6.1f}/s"
+                print(f"{summary}  {_words(job, candidate)}; {len(left)} left", flush=True)
 
 
 def machine_of(programs: Programs) -> dict[str, object]:
@@ -212,8 +212,8 @@ def winner_of(job: Job, run: Path) -> Candidate:
     """What a run would write; the current config where it found nothing better."""
     result = json.loads((run / "result.json").read_text())
     winner = result.get("winner") or {}
-    found = Candidate.from_json(winner) if winner else job.space.current
-    return job.space.canonical(found)
+    best = Candidate.from_json(winner) if winner else job.space.current
+    return job.space.canonical(best)
 
 
 def report(grid: Grid, winners: Mapping[str, Candidate]) -> None:
@@ -230,8 +230,8 @@ def report(grid: Grid, winners: Mapping[str, Candidate]) -> None:
         print(f"  {worth[candidate]:6.1f}/s{again}  {_words(job, candidate)}")
 
     def share(what: str, candidate: Candidate) -> None:
-        found = worth.get(candidate)
-        said = "not in the table" if found is None else f"{found / worth[best]:6.1%}"
+        value = worth.get(candidate)
+        said = "not in the table" if value is None else f"{value / worth[best]:6.1%}"
         print(f"  {said}  {what}: {_words(job, candidate)}")
 
     print("share of the best:")
@@ -239,8 +239,8 @@ def report(grid: Grid, winners: Mapping[str, Candidate]) -> None:
     for name, candidate in winners.items():
         share(name, candidate)
     if current in worth and len(best.models) > 1:
-        for order, found, tried in one_by_one(worth, current, float(job.spec.confirm.min_gain)):
-            share(f"{' > '.join(order)}, one after the other, {tried} configs", found)
+        for order, winner, tried in one_by_one(worth, current, float(job.spec.confirm.min_gain)):
+            share(f"{' > '.join(order)}, one after the other, {tried} configs", winner)
 
 
 def _words(job: Job, candidate: Candidate) -> str:

@@ -115,11 +115,11 @@ class RecordedCurve:
         duration_s = max(requests / level, min(m.duration_s for m in self.nearest))
         row = self.row(level)
         row[ANSWERED::_WIDTH] = self._answered(float(np.clip(level, *self.levels[[0, -1]])))
-        found = _under(near, level, duration_s, self.nearest[below])
+        measurement = _under(near, level, duration_s, self.nearest[below])
         if level < self.levels[0]:
             row -= self._fall(level)
-        found = _with_figures(found, row)
-        return self._overloaded(found, row) if level > self.levels[-1] else found
+        measurement = _with_figures(measurement, row)
+        return self._overloaded(measurement, row) if level > self.levels[-1] else measurement
 
     @property
     def served(self) -> npt.NDArray[np.float64]:
@@ -145,19 +145,19 @@ class RecordedCurve:
         fall[ANSWERED::_WIDTH] = 0.0
         return np.minimum(fall, _LEAST_SHARE)
 
-    def _overloaded(self, found: Measurement, row: Vector) -> Measurement:
+    def _overloaded(self, measurement: Measurement, row: Vector) -> Measurement:
         """A queue that grew for as long as the load lasted, on top of the last recorded load.
 
         The server answers the most that was ever recorded.
         """
-        level = found.load.level
+        level = measurement.load.level
         most = self.served.max(axis=0)
-        excess_us = 1e6 * found.duration_s * np.maximum(level / most - 1.0, 0.0)
+        excess_us = 1e6 * measurement.duration_s * np.maximum(level / most - 1.0, 0.0)
         blocks = row.reshape(-1, _WIDTH)
         added = excess_us[:, None] * np.array([0.5, 0.9, 0.95, 0.99, 0.5])
         blocks[:, :ANSWERED] = np.log(np.exp(blocks[:, :ANSWERED]) + added)
         blocks[:, ANSWERED] = np.log(np.minimum(most / level, 1.0))
-        return _with_figures(found, blocks.ravel())
+        return _with_figures(measurement, blocks.ravel())
 
 
 @dataclass(frozen=True)
@@ -196,14 +196,14 @@ class RecordedWorld:
         Where there are repeats in windows of a run's length, those are the noise, and only that: an
         overload's queue grows with the window.
         """
-        own: dict[str, list[Recording]] = {}
+        by_key: dict[str, list[Recording]] = {}
         long: dict[str, list[Recording]] = {}
         for recording in sorted(table.recordings, key=lambda r: r.repeat):
-            group = long if recording.repeat >= LONG else own
+            group = long if recording.repeat >= LONG else by_key
             group.setdefault(recording.candidate.key, []).append(recording)
-        curves = {key: RecordedCurve.of(r, slos) for key, r in own.items()}
-        repeated = {k: r for k, r in (long or own).items() if len(r) > 1}
-        noises = [noise for found in repeated.values() for noise in _noises(found, slos)]
+        curves = {key: RecordedCurve.of(r, slos) for key, r in by_key.items()}
+        repeated = {k: r for k, r in (long or by_key).items() if len(r) > 1}
+        noises = [noise for recordings in repeated.values() for noise in _noises(recordings, slos)]
         return cls(curves, tuple(noises), bool(long))
 
     def goodput(self, key: str) -> float:
@@ -311,10 +311,10 @@ class RecordedBench:
         return SimpleNamespace(kind=DeploymentKind.RELOAD)
 
     def measure(self, level: float, seed: int, least_s: float = 0.0) -> Point:
-        found = self._measured(level, seed)
+        measurement = self._measured(level, seed)
         if self._window is not None:
-            self.seconds += self._lasts_s(found, self._window(found.load))
-        return judge_point(self._slos, found)
+            self.seconds += self._lasts_s(measurement, self._window(measurement.load))
+        return judge_point(self._slos, measurement)
 
     def once(self, level: float, seed: int, window: Window) -> Point:
         self.seconds += window.total_s
@@ -322,19 +322,26 @@ class RecordedBench:
 
     def _measured(self, level: float, seed: int) -> Measurement:
         assert self._curve is not None
-        found = self._curve.at(level)
+        measurement = self._curve.at(level)
         if self._world.noises:
             share = level / (self._curve.capacity or float(self._curve.levels[0]))
-            found = _with_figures(found, row_of(found) + self._error(share, f"{seed}/{level:.6g}"))
-        return _with_latencies(found)
+            measurement = _with_figures(
+                measurement, row_of(measurement) + self._error(share, f"{seed}/{level:.6g}")
+            )
+        return _with_latencies(measurement)
 
-    def _lasts_s(self, found: Measurement, window: Window) -> float:
+    def _lasts_s(self, measurement: Measurement, window: Window) -> float:
         """A load ends once more requests are late than the tightest SLO allows in all."""
         if not window.bounds:
             return window.total_s
         bound = min(window.bounds, key=lambda b: b.within_s)
-        allowed, excess = 1.0 - bound.share, 1.0 - found.requests_per_s / found.load.level
-        late_s = window.duration_s * allowed / max(_late_share(found, bound.within_s), allowed)
+        allowed, excess = (
+            1.0 - bound.share,
+            1.0 - measurement.requests_per_s / measurement.load.level,
+        )
+        late_s = (
+            window.duration_s * allowed / max(_late_share(measurement, bound.within_s), allowed)
+        )
         if excess >= _GROWS:
             late_s = min(late_s, bound.within_s / excess + allowed * window.duration_s)
         return window.warmup_s + late_s if late_s < window.duration_s else window.total_s
@@ -342,8 +349,10 @@ class RecordedBench:
     def _error(self, share: float, measurement: str) -> Vector:
         """Of the same variance as a single repeat's."""
         names = (f"{self._seed}/{self._key}", f"{self._seed}/{self._key}/{measurement}")
-        shared, own = (random.Random(name).choice(self._world.noises).at(share) for name in names)
-        return math.sqrt(self._alike) * shared + math.sqrt(1.0 - self._alike) * own
+        shared, separate = (
+            random.Random(name).choice(self._world.noises).at(share) for name in names
+        )
+        return math.sqrt(self._alike) * shared + math.sqrt(1.0 - self._alike) * separate
 
     def lost(self, reason: Reason) -> None:
         """Nothing is kept here."""
@@ -366,13 +375,13 @@ class RecordedBench:
         self.seconds += lasts_s
         assert self._curve is not None
         most = float(self._curve.served[:, 0].max())
-        found = self._curve.at(float(self._curve.levels[-1]))
+        measurement = self._curve.at(float(self._curve.levels[-1]))
         return replace(
-            found,
+            measurement,
             load=LoadPoint(Arrivals.CLOSED, concurrency),
             duration_s=lasts_s,
             completed_count=round(most * lasts_s),
-            throughput_infer_per_s=most * _size(found),
+            throughput_infer_per_s=most * _size(measurement),
         )
 
 
@@ -385,7 +394,9 @@ def _slower(curve: RecordedCurve, times: float) -> RecordedCurve:
             load=replace(near.load, level=near.load.level / times),
             duration_s=near.duration_s * times,
             throughput_infer_per_s=near.throughput_infer_per_s / times,
-            models={name: _slower_counts(own, times) for name, own in near.models.items()},
+            models={
+                name: _slower_counts(statistics, times) for name, statistics in near.models.items()
+            },
         )
         for near in curve.nearest
     )
@@ -409,13 +420,13 @@ def row_of(measurement: Measurement) -> Vector:
         return _figures(measurement, measurement.load.level)
     # For a stream with few requests in the window, the number due varies by chance.
     every = (measurement, *streams.values())
-    return np.concatenate([_figures(own, own.due_per_s or own.load.level) for own in every])
+    return np.concatenate([_figures(part, part.due_per_s or part.load.level) for part in every])
 
 
 def _figures(measurement: Figures, due_per_s: float) -> Vector:
     figures = [getattr(measurement, name) for name in FIGURES]
-    asked = due_per_s * _size(measurement)
-    return np.log([*figures, measurement.throughput_infer_per_s / asked])
+    due_infer_per_s = due_per_s * _size(measurement)
+    return np.log([*figures, measurement.throughput_infer_per_s / due_infer_per_s])
 
 
 def _streams(measurement: Measurement) -> dict[str, Figures]:
@@ -453,15 +464,17 @@ def _under(near: Measurement, level: float, duration_s: float, below: Measuremen
     """Under another load and duration; its steadiness is that of the load ``below``."""
     streams = {
         name: replace(
-            own,
+            figures,
             load=LoadPoint(
                 Arrivals.POISSON,
-                own.load.level if own.background else own.load.level * level / near.load.level,
+                figures.load.level
+                if figures.background
+                else figures.load.level * level / near.load.level,
             ),
             duration_s=duration_s,
             course=below.streams[name].course,
         )
-        for name, own in near.streams.items()
+        for name, figures in near.streams.items()
     }
     load = LoadPoint(Arrivals.POISSON, level)
     return replace(near, load=load, duration_s=duration_s, streams=streams, course=below.course)
@@ -493,8 +506,8 @@ def _changes(figures: Figures, row: Vector) -> dict[str, Any]:
 
 def _mean_row(level: float, recordings: Sequence[Recording]) -> Vector:
     """Over all recordings that reach this load; between two of their loads it is interpolated."""
-    found = [row for r in recordings for row in _rows_at(level, r.points)]
-    return np.asarray(np.mean(found, axis=0))
+    rows = [row for r in recordings for row in _rows_at(level, r.points)]
+    return np.asarray(np.mean(rows, axis=0))
 
 
 def _rows_at(level: float, points: Sequence[Measurement]) -> list[Vector]:
@@ -513,14 +526,14 @@ def _noises(recordings: Sequence[Recording], slos: Sequence[Slo]) -> list[Record
     curve = RecordedCurve.of(recordings, slos)
     widened = math.sqrt(len(recordings) / (len(recordings) - 1))
     capacity = curve.capacity or float(curve.levels[0])
-    found = []
+    noises = []
     for recording in recordings:
         inside = [p for p in recording.points if _reaches(curve, p.load.level)]
         off = [row_of(p) - curve.row(p.load.level) for p in inside]
         shares = np.array([p.load.level for p in inside]) / capacity
         if inside:
-            found.append(RecordedNoise(shares, widened * np.array(off)))
-    return found
+            noises.append(RecordedNoise(shares, widened * np.array(off)))
+    return noises
 
 
 def _reaches(curve: RecordedCurve, level: float) -> bool:

@@ -35,7 +35,11 @@ def first_calls(
         for near in () if curve is None else curve.nearest:
             for counted in near.models.values():
                 rows[rates.instances(candidate)] += counted.batch_stats
-    times = {k: found for k, own in rows.items() if (found := BatchTimes.of(own)) is not None}
+    times = {
+        k: batch_times
+        for k, calls in rows.items()
+        if (batch_times := BatchTimes.of(calls)) is not None
+    }
     return lambda candidate: _calls(times, rates.instances(candidate), rates.largest(candidate))
 
 

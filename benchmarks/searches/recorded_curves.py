@@ -86,8 +86,8 @@ class Replay:
 
     def shares(self) -> npt.NDArray[np.float64]:
         """Share after 1 to ``asked`` configs; a search that stopped keeps what it had."""
-        found = [s.share for s in self.steps]
-        return np.array(found + found[-1:] * (self.asked - len(found)))
+        shares = [s.share for s in self.steps]
+        return np.array(shares + shares[-1:] * (self.asked - len(shares)))
 
     def seconds_to(self, share: float) -> float:
         """When it first held a config of this share; infinite where it never did."""
@@ -131,7 +131,7 @@ def report(
 ) -> str:
     """Draws the figure; returns the table."""
     by_strategy = {
-        name: found for name in COLOURS if (found := [r for r in replays if r.strategy == name])
+        name: runs for name in COLOURS if (runs := [r for r in replays if r.strategy == name])
     }
     text = "\n".join(
         (
@@ -186,8 +186,8 @@ def _noise(world: RecordedWorld) -> str:
 
 
 def _rows(by_strategy: Mapping[str, Sequence[Replay]]) -> list[str]:
-    asked = max((r.asked for runs in by_strategy.values() for r in runs), default=0)
-    columns = [n for n in COLUMNS if n <= asked]
+    most = max((r.asked for runs in by_strategy.values() for r in runs), default=0)
+    columns = [n for n in COLUMNS if n <= most]
     heads = ["strategy", "seeds", *(f"after {n}" for n in columns)]
     heads += [f"written after {n}" for n in columns]
     heads += ["configs to 99 % (median)", "proposals: median, slowest"]
@@ -197,7 +197,7 @@ def _rows(by_strategy: Mapping[str, Sequence[Replay]]) -> list[str]:
         cells = [_both(shares[:, n - 1]) if n <= shares.shape[1] else "not run" for n in columns]
         cells += [_written(runs, n) for n in columns]
         there = np.flatnonzero(np.median(shares, axis=0) >= MEDIAN_GOAL)
-        reached = str(there[0] + 1) if there.size else f"not in {asked}"
+        reached = str(there[0] + 1) if there.size else f"not in {most}"
         times = [s.choosing_s for r in runs for s in r.steps[1:]]
         spent = f"{np.median(times):.3f} s, {max(times):.2f} s" if times else "none"
         rows.append(f"| {name} | {len(runs)} | {' | '.join(cells)} | {reached} | {spent} |")
@@ -220,21 +220,23 @@ def tenth(shares: npt.NDArray[np.float64]) -> float:
 
 def _times(by_strategy: Mapping[str, Sequence[Replay]]) -> list[str]:
     """How far the search was at a time, of replays that kept time."""
-    found = []
+    lines = []
     for name, replays in by_strategy.items():
         timed = [r.seconds_to(NEAR) for r in replays if r.steps[-1].at_s]
         if timed:
             middle, most = np.quantile(timed, [0.5, 0.9], method="inverted_cdf")
             first = np.median([r.steps[0].at_s for r in replays])
             early = np.median([sum(s.at_s <= EARLY_S for s in r.steps) for r in replays])
-            found.append(
+            lines.append(
                 f"{name} {middle:.0f} s ({most:.0f} s; its first config took {first:.0f} s, and "
                 f"{early:g} were tried within {EARLY_S:.0f} s)"
             )
-    if not found:
+    if not lines:
         return []
-    told = "Time of search until it held a config within 5 % of the best, median (9 of 10 seeds): "
-    return [f"{told}{', '.join(found)}.", ""]
+    heading = (
+        "Time of search until it held a config within 5 % of the best, median (9 of 10 seeds): "
+    )
+    return [f"{heading}{', '.join(lines)}.", ""]
 
 
 def _draw(table: str, by_strategy: Mapping[str, Sequence[Replay]], configs: int) -> None:

@@ -156,8 +156,8 @@ def recording_of(line: Mapping[str, Any], machine: Mapping[str, Any]) -> Recordi
 def luck_of(candidate: Candidate) -> str:
     """What a config's luck is drawn from, so that replays repeat: its key in old tables."""
     models = {name: dict(fields) for name, fields in candidate.models.items()}
-    own = models.popitem()[1] if len(models) == 1 else {}
-    stored = {"fields": own, **({"models": models} if models else {})}
+    alone = models.popitem()[1] if len(models) == 1 else {}
+    stored = {"fields": alone, **({"models": models} if models else {})}
     stored["server_args"] = list(candidate.server_args)
     text = json.dumps(stored, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:16]
@@ -189,7 +189,7 @@ def _measurement(data: Mapping[str, Any], cores: int | None) -> Measurement:
 
 def _expanded(data: Mapping[str, Any], cores: int | None) -> dict[str, Any]:
     host = {"cores": cores, **data["host"]}
-    streams = {name: _expanded(own, cores) for name, own in data.get("streams", {}).items()}
+    streams = {name: _expanded(figures, cores) for name, figures in data.get("streams", {}).items()}
     kept = {k: v for k, v in data.items() if k != "source"}  # only ever that of each request
     return {"command": (), **kept, "host": host, "streams": streams}
 

@@ -83,18 +83,20 @@ def _said(shrinking: Shrinking) -> str:
 def _features(candidates: Sequence[Candidate]) -> npt.NDArray[np.float64]:
     """A column for each value of each field, and one of ones."""
     chosen = [[(str(k), repr(v)) for k, v in c.values.items()] for c in candidates]
-    values = sorted({value for own in chosen for value in own})
-    return np.array([[1.0, *(float(v in own) for v in values)] for own in chosen])
+    values = sorted({value for features in chosen for value in features})
+    return np.array([[1.0, *(float(v in features) for v in values)] for features in chosen])
 
 
 def _between_repeats(recordings: Sequence[Recording], slos: Sequence[Slo]) -> float:
     """In windows of one length, where the config meets the SLOs at some load; 0 without repeats."""
-    own: dict[tuple[str, bool], list[float]] = {}
+    by_key: dict[tuple[str, bool], list[float]] = {}
     for recording in recordings:
         capacity = RecordedCurve.of([recording], slos).capacity
         if capacity is not None:
-            alike = own.setdefault((recording.candidate.key, recording.repeat >= LONG), [])
+            alike = by_key.setdefault((recording.candidate.key, recording.repeat >= LONG), [])
             alike.append(math.log(capacity))
-    freedom = sum(len(logs) - 1 for logs in own.values())
-    squares = sum(float(np.square(np.array(logs) - np.mean(logs)).sum()) for logs in own.values())
+    freedom = sum(len(logs) - 1 for logs in by_key.values())
+    squares = sum(
+        float(np.square(np.array(logs) - np.mean(logs)).sum()) for logs in by_key.values()
+    )
     return math.sqrt(squares / freedom) if freedom else 0.0

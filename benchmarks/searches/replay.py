@@ -137,8 +137,8 @@ def compared_on(ground: Ground) -> list[str]:
     """All; for several models without Model Analyzer's generators, which vary only one here."""
     job, _ = world_of(ground)
     one = len(job.served.models) == 1
-    found = [name for name, how in COMPARED.items() if one or how["strategy"] != "model-analyzer"]
-    return [name for name in found if name not in NEED_TORCH]
+    names = [name for name, how in COMPARED.items() if one or how["strategy"] != "model-analyzer"]
+    return [name for name in names if name not in NEED_TORCH]
 
 
 def replayed(
@@ -152,12 +152,12 @@ def replayed(
         }
         for future in as_completed(waiting):
             try:
-                found = future.result()
+                result = future.result()
             except TunerError as error:
                 print(f"{waiting[future]}: left out: {error}")
                 continue
-            if found is not None:
-                yield found
+            if result is not None:
+                yield result
 
 
 def replay(ground: Ground, name: str, seed: int, trials: int, stop_at: float) -> Replay | None:
@@ -197,22 +197,22 @@ def _written(
     That is the finalist that its rounds on the recorded bench show to be the best; the current
     config where they show none to be better.
     """
-    found = {}
+    written = {}
     for count in (n for n in results.COLUMNS if n <= trials):
         goodput = world.goodput(space.canonical(_proved(session, history[:count])).key)
-        found[str(count)] = round(goodput / world.best, 5)
-    return found
+        written[str(count)] = round(goodput / world.best, 5)
+    return written
 
 
 def _proved(session: Session, trials: Sequence[Trial]) -> Candidate:
     spec = session.spec
     rules = ProofRules(spec.objective, spec.slos, session.plan, spec.confirm, session.first_seed)
-    own = next((t for t in trials if t.candidate == session.current and t.points), None)
+    at_current = next((t for t in trials if t.candidate == session.current and t.points), None)
     finalists = finalists_of(trials, spec, session.current, session.near_miss)
     entrants = [entrant_of(t, rules) for t in finalists]
-    if own is None or not entrants:
+    if at_current is None or not entrants:
         return entrants[0].candidate if entrants else session.current
-    now, measured = entrant_of(own, rules), MeasuredOnce(session.bench)
+    now, measured = entrant_of(at_current, rules), MeasuredOnce(session.bench)
     race = run_rounds(measured, now, entrants, rules, lambda: False, lambda *_: None)
     return race.better[0].candidate if race.better else session.current
 
@@ -261,13 +261,13 @@ def _steps(
     choosing_s = 0.0
     for count, trial in enumerate(history, start=1):
         best = incumbent(history[:count], session.spec.objective.goal, session.current)
-        held = 0.0 if best is None else world.goodput(space.canonical(best.candidate).key)
+        goodput = 0.0 if best is None else world.goodput(space.canonical(best.candidate).key)
         choosing_s += timed.seconds.get(trial.number, 0.0)
         yield Step(
             candidate=space.canonical(trial.candidate).key,
             state=trial.state.value,
             measurements=len(trial.points),
-            share=round(held / world.best, 5),
+            share=round(goodput / world.best, 5),
             choosing_s=round(timed.seconds.get(trial.number, 0.0), 4),
             at_s=round(at_s[trial.number] + choosing_s, 2),
         )

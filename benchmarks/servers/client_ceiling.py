@@ -104,10 +104,10 @@ def theirs(target: LoadTarget, rate: float, control: Control, directory: Path) -
     def spent_s(seconds: float) -> tuple[float, str]:
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
         window = Window(seconds, 0.3, 60.0, 0.2)
-        found = generator.measure(LoadPoint(Arrivals.POISSON, rate), window, 1)
+        measurement = generator.measure(LoadPoint(Arrivals.POISSON, rate), window, 1)
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         times = (after.ru_utime - before.ru_utime, after.ru_stime - before.ru_stime)
-        return sum(times), f", 1% sent {(found.send_lag_p99_us or 0.0) / 1e3:.1f} ms late"
+        return sum(times), f", 1% sent {(measurement.send_lag_p99_us or 0.0) / 1e3:.1f} ms late"
 
     workload = Workload.model_validate({"protocol": target.protocol.value})
     with perf_analyzer(None, os.environ) as program:
@@ -138,8 +138,8 @@ def main(rates: tuple[float, ...], shapes: tuple[str, ...], without_perf_analyze
                     words = f"{protocol.value} FP32[{shape}] {rate:g}/s"
                     print(f"{words}: tune's {ours(target, shape, rate)}", flush=True)
                     if not without_perf_analyzer:
-                        found = theirs(target, rate, control, Path(name))
-                        print(f"{words}: perf_analyzer {found}", flush=True)
+                        theirs_per_s = theirs(target, rate, control, Path(name))
+                        print(f"{words}: perf_analyzer {theirs_per_s}", flush=True)
 
 
 if __name__ == "__main__":

@@ -64,21 +64,22 @@ def main(paces: tuple[float, ...], share: float) -> None:
         rate = write_recording(path)
         program = Installation(Path(os.devnull), "none", Origin.PATH, dict(os.environ))
         site = Site(control, at, program, Path(name))
-        asked = {"answers": StreamRequests("answers", RecordingInputs(kind="recording"))}
+        requests = {"answers": StreamRequests("answers", RecordingInputs(kind="recording"))}
         for pace in paces:
             arrivals = {"kind": "recording", "file": str(path), "pace": [pace]}
             workload = Workload.model_validate({"arrivals": arrivals})
-            load = streams_load(workload, asked, ["answers"], site, TUNE_CLIENT)
+            load = streams_load(workload, requests, ["answers"], site, TUNE_CLIENT)
             seconds = share * LENGTH_S / pace
             window = Window(seconds, 0.5, 2 * seconds + 60.0, 0.5, ends_early=EarlyEnd.NEVER)
-            found = load.measure(LoadPoint(Arrivals.RECORDING, pace * rate), window, 1)
+            measurement = load.measure(LoadPoint(Arrivals.RECORDING, pace * rate), window, 1)
             at_s = np.sort(sent[-1].answers.sent_ns) / 1e9
             most = int((np.searchsorted(at_s, at_s + BURST_S / pace) - np.arange(at_s.size)).max())
-            late, lag_us = found.late_sends or 0.0, found.send_lag_p99_us or 0.0
+            late, lag_us = measurement.late_sends or 0.0, measurement.send_lag_p99_us or 0.0
             print(
                 f"pace {pace:g}: {at_s.size} sent, {100 * (1 - late):.3f}% within 1 ms of their "
                 f"time, 1% by {lag_us / 1e3:.2f} ms or more; {most / BURST_S * pace:.0f}/s in the "
-                f"burst, {found.due_per_s:.0f}/s in all; load average {os.getloadavg()[0]:.1f}",
+                f"burst, {measurement.due_per_s:.0f}/s in all; "
+                f"load average {os.getloadavg()[0]:.1f}",
                 flush=True,
             )
 

@@ -60,9 +60,9 @@ def stalled_more(load: LoadPoint) -> Measurement:
 
 def overloaded(load: LoadPoint) -> Measurement:
     """A thousand requests had no answer, beside stalls of 2 %."""
-    found = stalled(load)
-    due = found.completed_count + 1000
-    return replace(found, due_per_s=due / found.duration_s)
+    measurement = stalled(load)
+    due = measurement.completed_count + 1000
+    return replace(measurement, due_per_s=due / measurement.duration_s)
 
 
 def behind_and_stalled(load: LoadPoint) -> Measurement:
@@ -121,6 +121,19 @@ class StandingDeployer:
         return SimpleNamespace(kind=DeploymentKind.UNCHANGED, endpoints=Endpoints("h", "g", None))
 
 
+def bench_rules(**changes: Any) -> BenchRules:
+    """Rules with windows of a second, whose measurements nobody receives."""
+    usual: dict[str, Any] = {
+        "slos": [P99_40MS, NO_ERRORS],
+        "arrivals": Arrivals.POISSON,
+        "window": lambda _, __: Window(1, 0, 10),
+        "soak": lambda _, __, least_s: Window(max(30.0, least_s), 0, 100),
+        "checkpoint": lambda: None,
+        "measured": lambda _: None,
+    }
+    return BenchRules(**{**usual, **changes})
+
+
 def a_bench(
     *steps: Step,
     book: TimeBook | None = None,
@@ -132,14 +145,11 @@ def a_bench(
 ) -> tuple[TritonBench, list[Rejected]]:
     rejected: list[Rejected] = []
     script = Script(*steps, windows=windows)
-    rules = BenchRules(
-        slos=[P99_40MS, NO_ERRORS],
-        arrivals=Arrivals.POISSON,
+    rules = bench_rules(
         window=lambda _, __: BOUNDED,
         checkpoint=checkpoint,
         disturbed=disturbed,
         note=note,
-        measured=lambda _: None,
         rejected=rejected.append,
     )
     deployer = deployer or StandingDeployer()

@@ -58,17 +58,17 @@ class ToyBench(EmulatedBench):
 
     @property
     def levels(self) -> list[float]:
-        return [a.level for a in self.asked]
+        return [a.level for a in self.loads]
 
     def luck(self) -> float:
         return float(np.exp(self._servers_cv * self._luck.normal()))
 
     def reading(self, level: float, seed: int) -> Measurement:
         assert seed >= CONFIRMATION_FROM  # not those of any search
-        found = synthetic_server(level, self.serves * self.kindness(seed))
-        served = found.throughput_infer_per_s if self.arrivals.open_loop else self.serves
+        measurement = synthetic_server(level, self.serves * self.kindness(seed))
+        served = measurement.throughput_infer_per_s if self.arrivals.open_loop else self.serves
         return replace(
-            found,
+            measurement,
             load=LoadPoint(self.arrivals, level),
             throughput_infer_per_s=served,
             completed_count=self.requests,

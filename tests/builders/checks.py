@@ -55,6 +55,6 @@ def nights() -> list[dict[str, Any]]:
         accepted = 2000.0 if number < 7 else 1820.0
         half = 0.05 if status == "inconclusive" else 0.015
         interval = ratio and {"estimate": ratio, "low": ratio - half, "high": ratio + half}
-        found = row(1, interval) | {"status": status, "value": accepted * (ratio or 1.0)}
-        rows.append(found | {"checked_at": f"2025-03-{number + 1:02d}T02:17:00+00:00"})
+        checked = row(1, interval) | {"status": status, "value": accepted * (ratio or 1.0)}
+        rows.append(checked | {"checked_at": f"2025-03-{number + 1:02d}T02:17:00+00:00"})
     return rows

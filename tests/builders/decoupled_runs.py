@@ -39,10 +39,10 @@ def decoupled_run(parent: Path) -> Path:
     return run
 
 
-def _measurements(found: Any) -> Iterator[dict[str, Any]]:
+def _measurements(node: Any) -> Iterator[dict[str, Any]]:
     """Every measurement in some JSON."""
-    inner = found.values() if isinstance(found, dict) else found if isinstance(found, list) else ()
-    if isinstance(found, dict) and "measurement" in found:
-        yield found["measurement"]
-    for own in inner:
-        yield from _measurements(own)
+    inner = node.values() if isinstance(node, dict) else node if isinstance(node, list) else ()
+    if isinstance(node, dict) and "measurement" in node:
+        yield node["measurement"]
+    for child in inner:
+        yield from _measurements(child)

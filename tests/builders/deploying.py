@@ -160,7 +160,7 @@ STEP = """
 backend: "python" max_batch_size: 8 instance_group { count: 1 kind: KIND_CPU }
 input { name: "x" data_type: TYPE_FP32 dims: 4 } output { name: "y" data_type: TYPE_FP32 dims: 4 }
 """
-WHOLE = """
+ENSEMBLE = """
 platform: "ensemble" max_batch_size: 4
 input { name: "in" data_type: TYPE_FP32 dims: 4 }
 output { name: "out" data_type: TYPE_FP32 dims: 4 }
@@ -178,7 +178,7 @@ ensemble_scheduling {
 
 
 def ensemble(notes: Notes, directory: Path, *, restartable: bool = True) -> Deployer:
-    served = served_several(directory, whole=WHOLE, first=STEP, second=STEP)
+    served = served_several(directory, whole=ENSEMBLE, first=STEP, second=STEP)
     return Deployer(FakeLauncher(notes, restartable), served, Path("log"))
 
 

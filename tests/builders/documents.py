@@ -19,7 +19,7 @@ _BETWEEN = {"&&", "||", ";", "&", "|"}
 
 def blocks_of(page: Path) -> list[tuple[str, str]]:
     """Language and text of each block."""
-    return [(found[1], found[2]) for found in _BLOCK.finditer(page.read_text())]
+    return [(block[1], block[2]) for block in _BLOCK.finditer(page.read_text())]
 
 
 def commands_of(page: Path) -> Iterator[list[str]]:

@@ -45,7 +45,7 @@ WEATHER = 0.001
 
 @dataclass(frozen=True)
 class MeasuredLoad:
-    """One measurement that was asked for, with the server it was made on (counted from 1)."""
+    """One requested measurement, with the server it was made on (counted from 1)."""
 
     candidate: Candidate
     level: float
@@ -68,7 +68,7 @@ class EmulatedBench:
 
     Attributes:
         serves: The capacity of the server that is there now.
-        asked: Every measurement.
+        loads: Every measurement.
         idle: Those at a tenth of the load.
         deployed: Every candidate, with whether a fresh server was demanded.
         looks: Seeds of the quick looks, and how many requests at once.
@@ -99,7 +99,7 @@ class EmulatedBench:
         self.answer: Mapping[Candidate, float] = {}
         self.candidate = candidate_of({})
         self.serves = 0.0
-        self.asked: list[MeasuredLoad] = []
+        self.loads: list[MeasuredLoad] = []
         self.idle: list[MeasuredLoad] = []
         self.deployed: list[tuple[Candidate, bool]] = []
         self.in_production: list[Candidate] = []
@@ -128,7 +128,7 @@ class EmulatedBench:
         return SimpleNamespace(kind=DeploymentKind.RELOAD if fresh else DeploymentKind.IN_PLACE)
 
     def measure(self, level: float, seed: int, least_s: float = 0.0) -> Point:
-        self.asked.append(self._load(level, seed))
+        self.loads.append(self._load(level, seed))
         if level > self.sends:
             error = ClientLimitError(f"could not keep up with {level:g}/s", "", self.sends)
             self.sendable.fell_behind(error, level)
@@ -148,9 +148,9 @@ class EmulatedBench:
 
     def once(self, level: float, seed: int, window: Window) -> Point:
         self.idle.append(self._load(level, seed))
-        found = self.reading(level / self.lasting, seed)
-        found = replace(found, load=replace(found.load, level=level))
-        return judge_point(self.slos, replace(found, seed=seed, duration_s=window.duration_s))
+        measurement = self.reading(level / self.lasting, seed)
+        measurement = replace(measurement, load=replace(measurement.load, level=level))
+        return judge_point(self.slos, replace(measurement, seed=seed, duration_s=window.duration_s))
 
     def reading(self, level: float, seed: int) -> Measurement:
         """What the load generator tells of the candidate there; tests may know better."""
@@ -200,7 +200,7 @@ class EmulatedBench:
 
     @property
     def seeds(self) -> list[int]:
-        return [a.seed for a in self.asked]
+        return [a.seed for a in self.loads]
 
     def _load(self, level: float, seed: int) -> MeasuredLoad:
         return MeasuredLoad(self.candidate, level, seed, len(self.deployed))

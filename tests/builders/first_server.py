@@ -115,5 +115,5 @@ def first_server(
     job = prepare(Request(spec=here / "spec.yaml"))
     programs = cast("Any", SimpleNamespace(launcher=None))
     with patch.object(module, "Deployer", server.deployer):
-        with serving(job, programs, here / "logs", book or TimeBook()) as found:
-            yield found
+        with serving(job, programs, here / "logs", book or TimeBook()) as ready:
+            yield ready

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from builders.waits import wait_until
 
 from tuner.fleet import Bench, BenchPlace, Heard, Post
 from tuner.fleet_on_ray import RayFleet, ray_fleet
@@ -25,16 +26,21 @@ from tuner.spec.mistakes import Mistake, SpecMistakesError
 
 TESTS = Path(__file__).parents[1]
 SLEEP = ["/bin/sleep", "600"]
+#: How long the work `wait` takes.
+WAIT_S = 600.0
 MISTAKE = Mistake("spec.yaml", 3, 7, "slo", "no such metric")
 
 
-def end_a_child(_: object) -> float:
+def end_a_child(_: object) -> int:
     with child(SLEEP, env=dict(os.environ), stdout=subprocess.DEVNULL) as process:
-        time.sleep(0.5)  # it has become its command
-        begin_s = time.monotonic()
+        wait_until(lambda: is_sleeping(process.pid))
         process.send_signal(signal.SIGINT)
-        process.wait(10)
-    return time.monotonic() - begin_s
+        return process.wait(30)
+
+
+def is_sleeping(pid: int) -> bool:
+    """Whether a child has become its command."""
+    return Path(f"/proc/{pid}/cmdline").read_bytes().startswith(SLEEP[0].encode())
 
 
 def listen(_: object) -> bool:
@@ -87,7 +93,7 @@ def versatile(place: BenchPlace, post: Post, log: Path | None) -> Iterator[Bench
 
     works: Mapping[str, Callable[[Any], Any]] = {
         "echo": lambda value: value,
-        "tell": post.tell,
+        "tell": post.send,
         "mistaken": mistaken,
         "divide": lambda value: 1 / value,
         "place": lambda _: (place, sorted(os.sched_getaffinity(0))),
@@ -100,7 +106,7 @@ def versatile(place: BenchPlace, post: Post, log: Path | None) -> Iterator[Bench
         "die": lambda _: os.kill(os.getpid(), signal.SIGKILL),
         "listen": listen,
         "report": lambda file: Path(file).write_text(f"{os.getpid()} {start_a_child(0.0)}"),
-        "wait": lambda _: time.sleep(600),
+        "wait": lambda _: time.sleep(WAIT_S),
     }
     logged("opened")
     with ExitStack() as stack:

@@ -50,15 +50,15 @@ def difference(file: str, kept: str, text: str) -> str:
     lines = unified_diff(
         kept.splitlines(), text.splitlines(), f"tests/golden/{file}", "as it is now", lineterm=""
     )
-    shown = "\n".join(lines)
-    return shown and f"{shown}\n\nIf that is meant: {UPDATE}, and look at git diff tests/golden"
+    message = "\n".join(lines)
+    return message and f"{message}\n\nIf that is meant: {UPDATE}, and look at git diff tests/golden"
 
 
-def forms(shown: Document, **more: str) -> str:
+def forms(document: Document, **more: str) -> str:
     """A document as each of its readers sees it."""
-    terminal = terminal_of(shown)
-    page = "\n".join(visible(html.render(shown)))
-    return sections(terminal=terminal, markdown=markdown.render(shown), page=page, **more)
+    terminal = terminal_of(document)
+    page = "\n".join(visible(html.render(document)))
+    return sections(terminal=terminal, markdown=markdown.render(document), page=page, **more)
 
 
 def sections(**texts: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -13,6 +14,7 @@ from builders.model_files import REPOSITORY
 from tuner.prepare.job import Job, Request, prepare
 from tuner.prepare.serving import Serving
 from tuner.prepare.timebook import TimeBook
+from tuner.record.store import RunStore
 from tuner.run.open_run import OpenRun, open_run, open_store
 
 SPEC = """\
@@ -44,14 +46,21 @@ def serving(job: Job, *_: object) -> Iterator[Serving]:
     yield Serving(job, cast("Any", None), cast("Any", SimpleNamespace(memory=dict)))
 
 
+@dataclass(frozen=True)
+class StoredRun(OpenRun):
+    """A run in progress with its directory."""
+
+    store: RunStore
+
+
 @contextmanager
-def opened(job: Job, request: Request, book: TimeBook | None = None) -> Iterator[OpenRun]:
+def opened(job: Job, request: Request, book: TimeBook | None = None) -> Iterator[StoredRun]:
     facts: Any = Facts()
     with (
         open_store(job, facts, request, "a-run") as store,
         open_run(job, store, request, book or TimeBook()) as run,
     ):
-        yield run
+        yield StoredRun(run.manifest, run.searcher, store)
 
 
 def a_job(directory: Path, text: str = SPEC) -> Job:

@@ -46,19 +46,19 @@ class Bench:
         carried = {
             name: workload.pop(name) for name in ("inputs", "batch_size") if name in workload
         }
-        asked = TypeAdapter(StreamRequests).validate_python({"model": model, **carried})
-        return self.streams({model: asked}, kind, **workload)
+        requests = TypeAdapter(StreamRequests).validate_python({"model": model, **carried})
+        return self.streams({model: requests}, kind, **workload)
 
     def streams(
         self,
-        asked: Mapping[str, StreamRequests],
+        requests: Mapping[str, StreamRequests],
         kind: GeneratorKind = TUNE_CLIENT,
         **workload: Any,
     ) -> StreamsLoad:
-        models = [stream.model for stream in asked.values()]
+        models = [stream.model for stream in requests.values()]
         return streams_load(
             Workload.model_validate(workload),
-            asked,
+            requests,
             dict.fromkeys(models),
             Site(self.control, self.server.endpoints, self.program, self.directory),
             kind,

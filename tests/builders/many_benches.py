@@ -73,13 +73,13 @@ def benches_on(
     fleet: SteppedFleet, count: int, notes: list[str] | None = None, stopping: bool = False
 ) -> Benches:
     """So many benches that are ready."""
-    told = [] if notes is None else notes
+    lines = [] if notes is None else notes
 
     def opens(bench: str, need: Need) -> None:
         fleet.open(bench)
         benches.places[bench] = BenchPlace(f"host of {bench}", (len(benches.places),))
 
-    benches = Benches(fleet, opens, Need(), Terms(Path("run")), told.append, lambda: stopping)
+    benches = Benches(fleet, opens, Need(), Terms(Path("run")), lines.append, lambda: stopping)
     benches.open(count)
     for _ in range(count):
         benches.next_done()

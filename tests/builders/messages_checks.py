@@ -47,8 +47,8 @@ class Unread(ToyBench):
 
     def reading(self, level: float, seed: int) -> Measurement:
         used = None if len(self.deployed) == 2 else 1 << 30
-        found = super().reading(level, seed)
-        return replace(found, host=HostUse(gpu_memory_used_bytes=used))
+        measurement = super().reading(level, seed)
+        return replace(measurement, host=HostUse(gpu_memory_used_bytes=used))
 
 
 class Losing(ToyBench):
@@ -62,7 +62,7 @@ class Hindered(ToyBench):
     """Its load generator cannot keep up with the second load."""
 
     def measure(self, level: float, seed: int, least_s: float = 0.0) -> Point:
-        if len(self.asked) == 1 and not self.given_up:
+        if len(self.loads) == 1 and not self.given_up:
             self.given_up.append("hindered")
             raise ClientLimitError("the load generator could not keep up")
         return super().measure(level, seed, least_s)
@@ -88,8 +88,10 @@ class Robbed(Fading):
     share = 0.78
 
     def reading(self, level: float, seed: int) -> Measurement:
-        found = super().reading(level, seed)
-        return replace(found, disturbances=(Reason.of_text("a neighbour took 20 % of the CPU"),))
+        measurement = super().reading(level, seed)
+        return replace(
+            measurement, disturbances=(Reason.of_text("a neighbour took 20 % of the CPU"),)
+        )
 
 
 def edited(place: Place, **facts: object) -> Place:

@@ -81,8 +81,8 @@ def machine(check: Callable[[], Iterable[MachineCheck]], **patched: object) -> C
         with Patch.context() as patch:
             for name, value in patched.items():
                 patch.setattr(name.replace("__", "."), value)
-            found = [*check()]
-            patch.setattr("tuner.run.doctor.run_checks", lambda *_, **__: found)
+            checks = [*check()]
+            patch.setattr("tuner.run.doctor.run_checks", lambda *_, **__: checks)
             return str(line("doctor")(here))
 
     return case

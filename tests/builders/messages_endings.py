@@ -54,8 +54,8 @@ def ended(before: Before) -> Case:
             with redirect_stdout(out), redirect_stderr(err):
                 code = workplace.tune(*map(str, words))
         text = re.sub(r"[0-9a-f]{16} now", "FINGERPRINT now", click.unstyle(err.getvalue()))
-        shown = RUN_ID.sub(r"ID-\1", text).rstrip()
-        return f"{shown}\n({code})"
+        stable = RUN_ID.sub(r"ID-\1", text).rstrip()
+        return f"{stable}\n({code})"
 
     return case
 

@@ -53,7 +53,7 @@ models: {e: {space: {response_cache.enable: {choice: [off, on]}}}, one: {%s}}
 streams:
   urgent: {model: %s, share: 20%%, priority: 1}
   patient: {model: %s, share: 80%%, priority: 2}
-server: {args: [--cache-config=local,size=1048576]}
+server: {args: ['--cache-config=local,size=1048576']}
 slo: [p99_latency <= 40ms]
 """
 PLAIN = """
@@ -167,8 +167,8 @@ def measuring() -> dict[str, Case]:
 
         def case(here: Path) -> str:
             first = Server(completes or as_given, trouble)
-            with first_server(here, first, config) as found:
-                return found.completed
+            with first_server(here, first, config) as serving:
+                return serving.completed
 
         return case
 
@@ -202,8 +202,8 @@ def measuring() -> dict[str, Case]:
     def neighbours(here: Path) -> list[str]:
         notes: list[str] = []
         with patch("tuner.prepare.machine_lock.registry", lambda: here / "registry"):
-            with registered(holder("one")) as own, registered(holder("two")):
-                seen = Neighbours(holder("one"), own, notes.append)
+            with registered(holder("one")) as record, registered(holder("two")):
+                seen = Neighbours(holder("one"), record, notes.append)
                 seen.look()
         return [re.sub(r"pid \d+", "pid PID", text) for text in notes]
 

@@ -72,6 +72,8 @@ TRACES = {
 #: What is no list of inputs for a model with two numbers.
 INPUTS: dict[str, str] = {
     "it is no JSON": "[1, 2",
+    "it has a request a line": '{"x": [1]}\n{"x": [2]}',
+    "it is a body of HTTP": '{"inputs": [{"name": "x", "shape": [1], "data": [1]}]}',
     "it has no entry": '{"data": []}',
     "it is a list": '[{"x": [1, 2]}]',
     "it has no data": '{"inputs": [{"x": [1, 2]}]}',
@@ -171,8 +173,8 @@ def noted() -> dict[str, Case]:
     def restarted(_: Path) -> Sequence[str]:
         load = LoadPoint(Arrivals.CLOSED, 32)
         rates = (1667.0, 1480.0, 1500.0)
-        found = [synthetic_measurement(32, 20e3, served=rate) for rate in rates]
-        return combine([replace(m, load=load) for m in found]).warnings
+        measurements = [synthetic_measurement(32, 20e3, served=rate) for rate in rates]
+        return combine([replace(m, load=load) for m in measurements]).warnings
 
     def large(_: Path) -> Sequence[str]:
         spec = RandomInputs.model_validate({"kind": "random", "unique": 1000})
@@ -181,7 +183,7 @@ def noted() -> dict[str, Case]:
 
     def grouped(*shapes: dict[str, list[int]]) -> Case:
         def case(here: Path) -> list[str]:
-            lines = [json.dumps({"due_s": k, "shapes": own}) for k, own in enumerate(shapes)]
+            lines = [json.dumps({"due_s": k, "shapes": dims}) for k, dims in enumerate(shapes)]
             (here / "requests.jsonl").write_text("\n".join(lines) + "\n")
             recording = read_recording(here / "requests.jsonl")
             groups = groups_of(RecordedStream(recording, np.arange(len(shapes))))

@@ -169,9 +169,9 @@ BASELINE = Baseline(
 
 def no_baseline(here: Path, key: Key, *, any_machine: bool = False) -> str:
     """Why there is none."""
-    found = find_baseline(here, key, any_machine=any_machine)
-    assert isinstance(found, Reason)
-    return sentence(found)
+    reason = find_baseline(here, key, any_machine=any_machine)
+    assert isinstance(reason, Reason)
+    return sentence(reason)
 
 
 def no_baselines() -> dict[str, Case]:
@@ -218,17 +218,17 @@ def bottlenecks() -> dict[str, Case]:
 
     def of(models: Mapping[str, ServerStatistics], **p99_us: float) -> Case:
         streams = {name: synthetic_figures(50.0, us) for name, us in p99_us.items()}
-        shown = replace(synthetic_measurement(100.0), models=models, streams=streams)
+        measurement = replace(synthetic_measurement(100.0), models=models, streams=streams)
         slos = [replace(P99, stream=name) for name in p99_us] or [P99]
         kept = {la: KeptConfig(la, f"/models/{la}", "", None) for la in models}
         if not p99_us:
             kept["nlp"] = replace(kept["nlp"], parts=tuple(la for la in models if la != "nlp"))
-        asked = dict(zip(p99_us, models, strict=False)) or {"nlp": "nlp"}
-        run = replace(MANIFEST, models=kept, streams=asked)
+        model_of = dict(zip(p99_us, models, strict=False)) or {"nlp": "nlp"}
+        run = replace(MANIFEST, models=kept, streams=model_of)
 
         def case(_: Path) -> str:
-            found = bottleneck_of(judge_point(slos, shown), run)
-            return "none" if found is None else bottleneck_text(found)
+            bottleneck = bottleneck_of(judge_point(slos, measurement), run)
+            return "none" if bottleneck is None else bottleneck_text(bottleneck)
 
         return case
 

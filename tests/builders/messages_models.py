@@ -151,8 +151,8 @@ def not_served() -> dict[str, Case]:
     def candidate(fields: dict[str, dict[str, object]], **configs: str) -> Case:
         def case(here: Path) -> list[str]:
             served = read_served(write_models(here, **configs), [next(iter(configs))])
-            found = served.violations(fields)
-            return [f"{served.place(v)}: {v.message}" for v in found]
+            broken = served.violations(fields)
+            return [f"{served.place(v)}: {v.message}" for v in broken]
 
         return case
 
@@ -162,15 +162,15 @@ def not_served() -> dict[str, Case]:
         'inputs { key: "x" value { data_type: TYPE_FP32 dims: 4 zero_data: true } } }'
     )
     onnx = MODEL.replace('backend: "python" max_batch_size: 4', 'backend: "onnxruntime"')
-    whole = {"e": ENSEMBLE, "one": MODEL, "two": TWO}
+    repository = {"e": ENSEMBLE, "one": MODEL, "two": TWO}
     return {
         "a step that is not there": served_in(["e"], e=ENSEMBLE, one=MODEL, twoo=TWO),
         "a called model that is not there": served_in(["one"], {"one": ["another"]}, one=MODEL),
         "two that call each other": served_in(["one", "two"], both, one=MODEL, two=TWO),
         "an ensemble of itself": served_in(["e"], e=ENSEMBLE.replace('"two"', '"e"'), one=MODEL),
-        "a step that is too small": candidate({"two": {"max_batch_size": 2}}, **whole),
+        "a step that is too small": candidate({"two": {"max_batch_size": 2}}, **repository),
         "a size that a step may not prefer": candidate(
-            {"two": {"dynamic_batching.preferred_batch_size": (16,)}}, **whole
+            {"two": {"dynamic_batching.preferred_batch_size": (16,)}}, **repository
         ),
         "a batch that is smaller than a warm-up sample": candidate(
             {"one": {"max_batch_size": 8}}, one=onnx + sample
@@ -192,8 +192,8 @@ def joins(*steps: str, decoupled: str = "ab") -> list[tuple[str, str]]:
     text = f'platform: "ensemble" {ends} ensemble_scheduling {{ %s }}'
     models = {m: parse("model_transaction_policy { decoupled: true }") for m in decoupled}
     models["inner"] = parse(text % step("a in out"))
-    found = mistakes_between(parse(text % " ".join(map(step, steps))), models)
-    return [(path, message) for path, message, _ in found]
+    mistakes = mistakes_between(parse(text % " ".join(map(step, steps))), models)
+    return [(path, message) for path, message, _ in mistakes]
 
 
 def refused() -> dict[str, Case]:
@@ -208,10 +208,10 @@ def refused() -> dict[str, Case]:
     def ensemble(old: str, new: str) -> Case:
         return config(ENSEMBLE.replace(old, new, 1))
 
-    def between(one: str, two: str, whole: str = ENSEMBLE) -> Case:
+    def between(one: str, two: str, pipeline: str = ENSEMBLE) -> Case:
         models = {"one": parse(one), "two": parse(two)}
         return lambda _: [
-            f"{path}: {message}" for path, message, _ in mistakes_between(parse(whole), models)
+            f"{path}: {message}" for path, message, _ in mistakes_between(parse(pipeline), models)
         ]
 
     def first(old: str, new: str) -> Case:
@@ -281,7 +281,7 @@ REPORTED = """
   default_model_filename: "model.py"
 """
 #: A field, and a config that asks for another value than the server has.
-ASKED = {
+FIELDS = {
     "dynamic_batching.max_queue_delay_microseconds": (
         "dynamic_batching { max_queue_delay_microseconds: 5 }"
     ),
@@ -318,13 +318,13 @@ def compared() -> dict[str, Case]:
         running = parse("max_batch_size: 8")
         served = base.Base.of_server(parse(""), running, completes=True)
         served = replace(served, overridden=frozenset({MAX_BATCH_SIZE}))
-        return [found.message for found in served.violations({MAX_BATCH_SIZE: 4})]
+        return [violation.message for violation in served.violations({MAX_BATCH_SIZE: 4})]
 
     one = "instance_group [ { count: 1 } ]"
     there = {"1/model.onnx": "weights", "1/env": "x", "labels.txt": "cat"}
     here = {"1/model.onnx": "Weights", "1/env": "x", "2/model.onnx": "weights"}
     return {
-        **{f"{path} of a server": difference(path, text) for path, text in ASKED.items()},
+        **{f"{path} of a server": difference(path, text) for path, text in FIELDS.items()},
         "files of a model": copies(there, here),
         "many files": copies({f"{number}": "" for number in range(8)}, {}),
         "more files than are compared": too_many,

@@ -55,8 +55,8 @@ class Speaking(FreshBench):
         self._answers = {candidate: iter(given) for candidate, given in answers.items()}
 
     def answers(self) -> Mapping[str, ConfigAnswers]:
-        found = next(self._answers[self.candidate])
-        return {"": found} if isinstance(found, ConfigAnswers) else found
+        probed = next(self._answers[self.candidate])
+        return {"": probed} if isinstance(probed, ConfigAnswers) else probed
 
 
 Streams = ConfigAnswers | Mapping[str, ConfigAnswers]
@@ -124,7 +124,7 @@ def overloads() -> dict[str, Case]:
         within, rejected_share=0.2, late_share=0.2, recovered_after_s=1.0, failures=timed_out
     )
     lone = LoneRequests(30, 28, 12e3)
-    found = {
+    overloads_ = {
         "it stayed within the SLO": replace(within, recovered_after_s=0.0),
         "it was late, and no longer than the overload": replace(some, recovered_after_s=0.0),
         "it was late for a while": replace(some, recovered_after_s=2.0),
@@ -135,7 +135,7 @@ def overloads() -> dict[str, Case]:
         ),
         "no lone request was served": replace(refusing, lone=LoneRequests(30, 0)),
     }
-    return {name: lambda _, o=overload: o.sentence for name, overload in found.items()}
+    return {name: lambda _, o=overload: o.sentence for name, overload in overloads_.items()}
 
 
 BEFORE = StatisticsSnapshot(success_count=100, fail_count=2)
@@ -150,7 +150,7 @@ def first_calls() -> dict[str, Case]:
     said: dict[str, Callable[[], str]] = {
         "sizes that are slow at first": lambda: FirstCalls("m", slow).slow,
         "two sizes that are slow at first": lambda: FirstCalls("m", some).slow,
-        "sizes that are not asked": lambda: FirstCalls("m", {}, (6, 7)).skipped,
+        "sizes without a warm-up": lambda: FirstCalls("m", {}, (6, 7)).remarks[0],
         "a warm-up that helps": lambda: helps.sentence,
         "a warm-up that does not help": lambda: replace(helps, first_warm_s=0.5).sentence,
         "a warm-up that a config is given as a comment": lambda: propose('name: "m"\n', helps),
@@ -183,9 +183,9 @@ def failures() -> dict[str, Case]:
 
     def warned(_: object) -> Iterator[str]:
         load = LoadPoint(Arrivals.RECORDING, 100.0)
-        found = replace(synthetic_measurement(50.0, 100.0), load=load, late_sends=0.0012)
-        hot = replace(found.host, gpu_throttled=True, gpu_clock_mhz=1200.0)
-        return iter(warnings_about(replace(found, host=hot)))
+        measurement = replace(synthetic_measurement(50.0, 100.0), load=load, late_sends=0.0012)
+        hot = replace(measurement.host, gpu_throttled=True, gpu_clock_mhz=1200.0)
+        return iter(warnings_about(replace(measurement, host=hot)))
 
     return {
         "the model failed": failing(104, 68, "AssertionError: one at a time"),

@@ -81,8 +81,8 @@ class Late(ProvingBench):
     """No config lasts."""
 
     def soak(self, level: float, seed: int, least_s: float = 0.0) -> Point:
-        found = super().soak(level, seed, least_s).measurement
-        return judge_point(self.slos, replace(found, p99_latency_us=4e6))
+        measurement = super().soak(level, seed, least_s).measurement
+        return judge_point(self.slos, replace(measurement, p99_latency_us=4e6))
 
 
 class Robbed(ProvingBench):
@@ -109,12 +109,12 @@ def bench_of(
 
 
 def trials_of(bench: ProvingBench, *candidates: Candidate) -> list[Trial]:
-    found = [
+    trials = [
         trial(bench, n, c, 0.98 * bench.capacity[c], 1.1 * bench.capacity[c])  # type: ignore[index]
         for n, c in enumerate(candidates)
     ]
     bench.serves = 0.0
-    return found
+    return trials
 
 
 def proved(bench: ProvingBench, *candidates: Candidate, current: Candidate) -> RunDecision:
@@ -246,9 +246,9 @@ def noted() -> dict[str, Case]:
     def interval(ratio: Ratio, **confirm: Any) -> Case:
         return lambda _: sentence(why((race := a_race(ratio)), race.finalists[0], rules(**confirm)))
 
-    def overloaded(bench: Probed, found: RunDecision) -> Case:
+    def overloaded(bench: Probed, decision: RunDecision) -> Case:
         def case(_: object) -> Sequence[str]:
-            overload = probe_overload(step(bench), found).overload
+            overload = probe_overload(step(bench), decision).overload
             return ["nothing was overloaded"] if overload is None else overload.reasons
 
         return case

@@ -174,8 +174,8 @@ def not_made() -> dict[str, Case]:
     def log(text: str) -> Case:
         def make(here: Path) -> None:
             (here / "access.log").write_text(text)
-            found = requests_of_log([here / "access.log"], LogColumns("at", {"x": ["n"]}))
-            make_recording(found, here / "made.jsonl", Making())
+            logged = requests_of_log([here / "access.log"], LogColumns("at", {"x": ["n"]}))
+            make_recording(logged, here / "made.jsonl", Making())
 
         return make
 

@@ -54,8 +54,8 @@ def of_run(tell: Callable[[ReportData], Any], status: str = "improved", **toy: A
 
 def rows(table: Table | None, word: str = "") -> Iterator[str]:
     """Those that have a word."""
-    found = [] if table is None else [" | ".join(row) for row in table.rows]
-    return (row for row in found if word in row)
+    lines = [] if table is None else [" | ".join(row) for row in table.rows]
+    return (row for row in lines if word in row)
 
 
 def best_of(data: ReportData) -> ProvedConfig:
@@ -64,11 +64,11 @@ def best_of(data: ReportData) -> ProvedConfig:
 
 
 def checked_decoupled(here: Path) -> list[str]:
-    found = load(decoupled_run(here)).current
-    assert found is not None
-    own = [asdict(one) for one in responses_of(found.judged.measurement)]
-    shown = terminal_of(check_document.document(facts(responses=own)))
-    return shown[shown.index("  responses;") :].splitlines()[:3]
+    proved = load(decoupled_run(here)).current
+    assert proved is not None
+    responses = [asdict(one) for one in responses_of(proved.judged.measurement)]
+    printed = terminal_of(check_document.document(facts(responses=responses)))
+    return printed[printed.index("  responses;") :].splitlines()[:3]
 
 
 def beyond_the_bound(data: ReportData) -> list[str]:
@@ -78,9 +78,11 @@ def beyond_the_bound(data: ReportData) -> list[str]:
 
 
 def with_warm_up(data: ReportData) -> str:
-    found = WarmUp("toy", (1, 2), "model_warmup [\n]\n", 0.7, 0.005, 1.3, 0.006, 5.1)
-    shown = visible(page_of(with_result(data, warm_up=found)))
-    return "\n".join(line for line in shown if "call" in line or "past" in line or "tried" in line)
+    warm_up = WarmUp("toy", (1, 2), "model_warmup [\n]\n", 0.7, 0.005, 1.3, 0.006, 5.1)
+    printed = visible(page_of(with_result(data, warm_up=warm_up)))
+    return "\n".join(
+        line for line in printed if "call" in line or "past" in line or "tried" in line
+    )
 
 
 def failing(data: ReportData) -> Iterator[str]:
@@ -282,19 +284,21 @@ def trusted() -> dict[str, Case]:
     def soaked(here: Path) -> list[str]:
         run, soak = soaked_run(here, 0.9)
         data = with_host(said_of_it(load(run), SAME), **QUIET)
-        held = replace(soak, tried=soak.tried[1:])
+        sustained = replace(soak, tried=soak.tried[1:])
         best = best_of(data)
-        clean = with_configs(data, best=ProvedConfig.of(best.candidate, best.rounds, soak=held))
+        clean = with_configs(
+            data, best=ProvedConfig.of(best.candidate, best.rounds, soak=sustained)
+        )
         return [*checks(clean), "", "if the claim had to be lowered:", *checks(data)]
 
     def stood_still(here: Path) -> list[str]:
         """In a soak that did not hold, beside which nobody is said to have taken nothing."""
         run, soak = soaked_run(here, 0.9)
         data = with_host(load(run), **QUIET)
-        lost, held = soak.tried
+        lost, sustained = soak.tried
         still = replace(lost.measurement, host=HostUse(other_cpu_percent=0.0, stalled_percent=0.3))
         still = replace(still, disturbances=disturbances(still, latency_slo(0.999, 0.04)))
-        soak = replace(soak, tried=(replace(lost, measurement=still), held))
+        soak = replace(soak, tried=(replace(lost, measurement=still), sustained))
         return checks(with_configs(data, best=replace(best_of(data), soak=soak)))
 
     simpler = f"instances 7: {CHANGED}"

@@ -56,11 +56,18 @@ def made_up(here: Path, dims: str, inputs: str = "{kind: random}") -> Job:
     return prepared(here, FLOATS % dims, f"inputs: {inputs}")
 
 
-def recorded(here: Path, inputs: str, *entries: Any, batch: int = 1, repeat: str = "none") -> Job:
+def recorded(
+    here: Path,
+    inputs: str,
+    *entries: Any,
+    batch: int = 1,
+    repeat: str = "none",
+    protocol: str = "grpc",
+) -> Job:
     """A job with a file of requests for a model with these inputs."""
     (here / "requests.json").write_text(json.dumps({"data": entries}))
     file = f"{{kind: file, file: requests.json, repeat: {{kind: {repeat}}}}}"
-    return prepared(here, inputs, f"batch_size: {batch}, inputs: {file}")
+    return prepared(here, inputs, f"protocol: {protocol}, batch_size: {batch}, inputs: {file}")
 
 
 def played(
@@ -116,8 +123,8 @@ def lengths(*numbers: int) -> list[Any]:
 
 def request_notes(job: Job, *severities: FindingSeverity) -> list[str]:
     """What a plan says of the requests; with `FindingSeverity.NOTED`, what a run says too."""
-    found = note_requests(job.case)
-    return [f.message for f in found if f.severity in (severities or FindingSeverity)]
+    notes = note_requests(job.case)
+    return [f.message for f in notes if f.severity in (severities or FindingSeverity)]
 
 
 def carried() -> dict[str, Case]:
@@ -131,6 +138,9 @@ def carried() -> dict[str, Case]:
 
     def read(inputs: str, *entries: Any, **more: Any) -> Case:
         return lambda here: request_notes(recorded(here, inputs, *entries, **more))
+
+    def in_json(inputs: str, *entries: Any) -> Case:
+        return lambda here: request_notes(recorded(here, inputs, *entries, protocol="http-json"))
 
     def unread(here: Path) -> Any:
         model = here / "repository" / "m" / "1"
@@ -158,10 +168,21 @@ def carried() -> dict[str, Case]:
             "[ -1, -1, -1 ]", "{kind: random, shapes: {x: [128, 128, 128]}}", FindingSeverity.NOTED
         ),
         "three inferences of two tensors": of(pair, several),
+        "four floats, as JSON": of(FLOATS % "[ 4 ]", "protocol: http-json"),
+        "texts and truths, as JSON": of(
+            'input { name: "text" data_type: TYPE_STRING dims: [ 2 ] }'
+            'input { name: "yes" data_type: TYPE_BOOL dims: [ 3 ] }',
+            "protocol: http-json, batch_size: 2",
+        ),
+        "a picture, as JSON": of(FLOATS % "[ 3, 224, 224 ]", "protocol: http-json"),
+        "a picture in shared memory": of(
+            FLOATS % "[ 3, 224, 224 ]", "protocol: http-json, shared_memory: system"
+        ),
         "two shapes": of(OPEN),
         "two shapes, batched": of(OPEN + BATCHED),
         "two shapes, batched raggedly": of(OPEN.replace("dims", ragged) + BATCHED),
         "a file of one request": read(CHARGE, {"charge": [2]}),
+        "a file of unlike requests, as JSON": in_json(TEXT, *lengths(1, 3, 2, 3)),
         "a file of three, two in a request": read(CHARGE, *[{"charge": [2]}] * 3, batch=2),
         "a file of inputs that only the server knows": unread,
         "a file of unlike requests": read(TEXT, *lengths(1, 3, 2, 3)),
@@ -205,6 +226,9 @@ def not_fitting() -> dict[str, Case]:
         "a truth for an integer": charge([True]),
         "no list": charge(5),
         "an integer that is too large": charge([1 << 31]),
+        "a value that JSON does not have": entry(
+            FLOATS % "[ 1 ]", {"x": {"b64": "AADAfw=="}}, protocol="http-json"
+        ),
         "bytes that are too few": charge({"b64": "AAAA"}),
         "a shape without content": charge({"shape": [1]}),
         "a shape of too many dimensions": charge({"content": [1], "shape": [1, 1]}),

@@ -14,8 +14,9 @@ from builders.messages_writes import failing
 from builders.plans import cut_short, make_file, make_plan
 from builders.refusals import Case
 
+from tuner.writeback.apply import apply
 from tuner.writeback.journal import journal_of
-from tuner.writeback.plan import WritePlan, apply
+from tuner.writeback.plan import WritePlan
 from tuner.writeback.rollback import rollback
 
 

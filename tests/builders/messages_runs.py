@@ -45,14 +45,14 @@ def sized_run(
     parent: Path,
     *,
     soak: dict[str, Any] | None = None,
-    held: dict[str, Any] | None = None,
+    measured: dict[str, Any] | None = None,
     manifest: dict[str, Any] | None = None,
 ) -> Path:
     """A stored run with other facts: of its winner's soak, of the measurement in it, of the run."""
     run = Path(shutil.copytree(SIZED, parent / "run"))
     result = json.loads((run / "result.json").read_text())
     winner = result["winner"]["soak"]
-    winner["tried"][0]["measurement"].update(held or {})
+    winner["tried"][0]["measurement"].update(measured or {})
     winner.update(soak or {})
     edit(run, "result", result)
     edit(run, "manifest", manifest or {})
@@ -168,7 +168,7 @@ def named() -> dict[str, Case]:
             f"report {sample}", f"report --format json {sample}", f"compare {sample} {sample}"
         ),
         "it is a check": lines("report nightly --format patch", make=write_check),
-        "its clients wait for answers": lines(size, make=lambda h: sized_run(h, held=closed)),
+        "its clients wait for answers": lines(size, make=lambda h: sized_run(h, measured=closed)),
         "no load is credited": lines(size, make=lambda here: sized_run(here, soak=no_soak)),
         "wrong numbers": lines(*(f"{size} {number}" for number in wrong), make=sized_run),
         "the working directory is gone": nowhere,

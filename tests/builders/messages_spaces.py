@@ -64,7 +64,14 @@ def no_spaces() -> dict[str, Case]:
             {"sequence_batching.max_sequence_idle_microseconds": {"int": [1, 9]}}
         ),
         "sequences or not": searching({"sequence_batching": SWITCH}),
-        "decoupled or not": searching({"model_transaction_policy.decoupled": SWITCH}),
+        "what the model is": searching(
+            {
+                "name": {"choice": ["m", "n"]},
+                "input.dims": {"choice": [[8], [16]]},
+                "model_transaction_policy.decoupled": SWITCH,
+                "sequence_batching.state[0].dims": {"choice": [[8], [16]]},
+            }
+        ),
         "numbers in a list of texts": searching(
             {"instance_group.profile": {"choice": [[0], [0, 1]]}}, ENGINE % '"0"'
         ),
@@ -122,7 +129,7 @@ def drafts() -> dict[str, Case]:
         parse('name: "m" backend: "python"' + IO), False, ("bert",), ("1/model.py:7",)
     )
     tokens = DraftedModel(parse('name: "tokens" max_batch_size: 0' + IO))
-    whole = DraftedModel(parse(ENSEMBLE))
+    ensemble = DraftedModel(parse(ENSEMBLE))
     return {
         "whole": lambda _: PLAIN,
         "of open dimensions": of(inputs("[ -1, -1, -1 ]")),
@@ -141,8 +148,8 @@ def drafts() -> dict[str, Case]:
             "p99_first_response <= 200ms",
         ),
         "that calls others by names made at run time": remarks({"m": calling, "bert": BERT}),
-        "that is an ensemble": remarks({"m": whole, "tokens": tokens, "bert": BERT}),
-        "that is an ensemble whose models are absent": remarks({"m": whole}),
+        "that is an ensemble": remarks({"m": ensemble, "tokens": tokens, "bert": BERT}),
+        "that is an ensemble whose models are absent": remarks({"m": ensemble}),
         "without an SLO on a latency": of(BATCHING + IO, "throughput >= 300/s"),
         "of a language model": of('backend: "vllm"'),
         "of a language model compiled": of('backend: "tensorrtllm"'),

@@ -149,7 +149,8 @@ def no_metrics() -> dict[str, Case]:
     return {name: lambda _, name=name: parse_metric(name) for name in (
         "p99", "latency_p99", "p99_latency_us", "perf_latency_p95", "P99_latency", "p99_latancy",
         "latency", "mean_latency", "eror_rate", "qps", "gpu_used_memory", "ttft", "first_response",
-        "p99_first_respons", "p999_latency", "p99.9_latency", "p75", "colour",
+        "p99_first_respons", "p999_latency", "p99.9_latency", "p75", "colour", "median_latency",
+        "max_latency", "minimum",
     )}  # fmt: skip
 
 

@@ -20,8 +20,9 @@ from tuner.record.manifest import KeptConfig, Manifest
 from tuner.record.result_schema import ChangedConfig, WrittenFacts
 from tuner.record.status import Status
 from tuner.space.candidate import Candidate
+from tuner.writeback.apply import apply
 from tuner.writeback.journal import journal_of, locked_journal
-from tuner.writeback.plan import WritePlan, apply, file_plans, plan_from_run, sha256_of
+from tuner.writeback.plan import WritePlan, file_plans, plan_from_run, sha256_of
 from tuner.writeback.repository import half_written
 from tuner.writeback.target import target_of
 

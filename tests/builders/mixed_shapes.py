@@ -28,14 +28,16 @@ def mixed_point(
     model: str, *sizes: int, level: float = 100.0, long_p99_us: float = 50e3, count: int = 1000
 ) -> Point:
     """70 % short requests, of which all are in time, and 30 % long ones; all together are."""
-    whole = synthetic_measurement(level, 35e3, count=count)
+    pooled = synthetic_measurement(level, 35e3, count=count)
     shapes = {}
     for name, share, p99_us in ((SHORT, 0.7, 20e3), (LONG, 0.3, long_p99_us)):
-        own = synthetic_figures(share * level, p99_us, count=round(share * count))
+        figures = synthetic_figures(share * level, p99_us, count=round(share * count))
         in_time = share * level * (1.0 if p99_us <= 40e3 else 0.9)
-        shapes[name] = replace(own, due_per_s=share * level, in_time_infer_per_s=in_time)
+        shapes[name] = replace(figures, due_per_s=share * level, in_time_infer_per_s=in_time)
     server = server_of(*sizes)
-    measured = replace(whole, shapes=shapes, due_per_s=level, server=server, models={model: server})
+    measured = replace(
+        pooled, shapes=shapes, due_per_s=level, server=server, models={model: server}
+    )
     return judge_point([P99_40MS, NO_ERRORS], measured)
 
 
@@ -45,8 +47,8 @@ def shaped_run(parent: Path) -> Path:
     result = json.loads((run / "result.json").read_text())
     for side, batched in (("baseline", []), ("winner", None)):
         facts = ProvedConfig.of(CURRENT, [mixed_point("m", 1)]).to_json()["shapes"]
-        for own in facts:
-            own["batched_with"] = [own["shape"]] if batched is None else batched
+        for shape in facts:
+            shape["batched_with"] = [shape["shape"]] if batched is None else batched
         result[side]["shapes"] = facts
     (run / "result.json").write_text(json.dumps(result))
     return run

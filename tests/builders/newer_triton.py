@@ -95,8 +95,8 @@ class NewerTriton(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignor
         self.alive = False
 
     def __enter__(self) -> NewerTriton:
-        asked = () if self.demanded is None else (_Demand(*self.demanded),)
-        self._grpc = grpc.server(ThreadPoolExecutor(4), interceptors=asked)
+        demands = () if self.demanded is None else (_Demand(*self.demanded),)
+        self._grpc = grpc.server(ThreadPoolExecutor(4), interceptors=demands)
         service_pb2_grpc.add_GRPCInferenceServiceServicer_to_server(self, self._grpc)
         address = f"{HOST}:{self.ports['grpc']}"
         self.ports["grpc"] = (
@@ -220,10 +220,10 @@ class _Demand(grpc.ServerInterceptor):  # type: ignore[misc]
 
 
 def _credentials() -> Any:
-    key, own, ca = (
+    key, certificate, ca = (
         (CERTIFICATES / name).read_bytes() for name in ("server.key", "server.pem", "ca.pem")
     )
-    return grpc.ssl_server_credentials([(key, own)], ca, require_client_auth=True)
+    return grpc.ssl_server_credentials([(key, certificate)], ca, require_client_auth=True)
 
 
 def _context() -> ssl.SSLContext:

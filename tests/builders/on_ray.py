@@ -19,7 +19,7 @@ def start(
     # So long a name that Ray cannot put its sockets there.
     temporary = place / "tmp"
     temporary.mkdir(exist_ok=True)
-    own = {
+    settings = {
         "PYTHONPATH": PATHS,
         "TMPDIR": str(temporary),
         "XDG_STATE_HOME": str(place / "state"),
@@ -28,7 +28,7 @@ def start(
     return subprocess.Popen(
         [sys.executable, "-c", PROGRAM, "run", *arguments, "--on", "ray", "--progress", "plain"],
         cwd=place,
-        env={**os.environ, **own, "EMULATED_PAUSE_S": str(pause_s)},
+        env={**os.environ, **settings, "EMULATED_PAUSE_S": str(pause_s)},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -55,4 +55,4 @@ def left_over(place: Path) -> list[str]:
 
 
 def benches_of(place: Path) -> list[int]:
-    return [pid for pid, command in processes_of(place) if command.startswith("ray::_RayBench")]
+    return [pid for pid, command in processes_of(place) if command.startswith("ray::RayBench")]

@@ -36,20 +36,20 @@ def owned_spans(text, path):
     parent, config = build(text), parse(text)
     *parents, last = parse_steps(path)
     for step in parents:
-        found = occurrences(text, parent, config, step, path)
-        if not found:
+        matches = occurrences(text, parent, config, step, path)
+        if not matches:
             return []
         config = getattr(config, step.field.name)
         if step.is_map:
             config = config[step.key]
-            values = elements(found[-1].message, "value")
+            values = elements(matches[-1].message, "value")
             if not values:
                 return []
             parent = values[-1].message
         else:
             if hasattr(config, "add"):
-                config = config[found[-1].index]
-            parent = found[-1].message
+                config = config[matches[-1].index]
+            parent = matches[-1].message
     if last.field.message_type is None:
         return [with_line(text, f.start, f.end) for f in parent.named(last.field.name)]
     return [o.span for o in occurrences(text, parent, config, last, path)]
@@ -69,18 +69,18 @@ class Occurrence:
 
 
 def occurrences(text: str, parent: Message, config, step: Step, path: str) -> list[Occurrence]:
-    found = [
+    every = [
         Occurrence(text, element.field, element.message, index)
         for index, element in enumerate(elements(parent, step.field.name))
     ]
     if step.is_map:
-        return [o for o in found if entry_key(text, o.message, step) == step.key]
+        return [o for o in every if entry_key(text, o.message, step) == step.key]
     if not hasattr(getattr(config, step.field.name), "add"):
-        return found
-    if step.index is not None and step.index >= len(found):
+        return every
+    if step.index is not None and step.index >= len(every):
         return []  # what is not there can be cleared
     index = element_index(config, step, path)
-    return [] if index is None else [found[index]]
+    return [] if index is None else [every[index]]
 
 
 def entry_key(text, message, step):

@@ -33,10 +33,10 @@ def text_of(data: ReportData) -> str:
     return markdown.render(document(data))
 
 
-def terminal_of(shown: Document) -> str:
+def terminal_of(page: Document) -> str:
     """A document as a terminal without colours shows it."""
-    lines = lines_of if shown.kind == "comparison" else lines_to_verdict
-    return click.unstyle("\n".join(lines(shown)))
+    lines = lines_of if page.kind == "comparison" else lines_to_verdict
+    return click.unstyle("\n".join(lines(page)))
 
 
 def with_result(data: ReportData, **changes: object) -> ReportData:
@@ -56,4 +56,4 @@ def checks_of(data: ReportData) -> dict[str, tuple[str, str]]:
     """What was checked: whether it holds, and what was found."""
     table = trust(data)
     assert table is not None
-    return {check: (word, found) for word, check, found in table.rows}
+    return {check: (word, detail) for word, check, detail in table.rows}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from builders.proving import (
@@ -20,6 +20,7 @@ from builders.proving import (
 
 from tuner.record.result_schema import RunDecision
 from tuner.record.status import Status
+from tuner.score.saturation import Saturated
 from tuner.score.trial import Trial
 from tuner.space.candidate import Candidate
 
@@ -61,11 +62,18 @@ class ProofCase:
 
 
 def after_a_race(*levels: float) -> Callable[[ProvingBench], Sequence[Trial]]:
-    """Of the current config its capacity is known; the others lost a race at one load each."""
+    """Of the current config its capacity is known; the others lost a race at one load each.
+
+    A look has shown what these answer when saturated.
+    """
 
     def trials(bench: ProvingBench) -> Sequence[Trial]:
         others = zip((OTHER, THIRD), levels, strict=False)
-        lost = [lost_at(bench, n, c, level) for n, (c, level) in enumerate(others, 1)]
+        lost = [
+            replace(lost_at(bench, n, c, level), saturated=Saturated(64, served, served))
+            for n, (c, level) in enumerate(others, 1)
+            for served in [bench.capacity_of(c)]
+        ]
         return [*searched(bench, CURRENT), *lost]
 
     return trials

@@ -50,7 +50,7 @@ class ProvingBench(FreshBench):
 
     @property
     def levels(self) -> list[tuple[Candidate, float]]:
-        return [(a.candidate, a.level) for a in self.asked]
+        return [(a.candidate, a.level) for a in self.loads]
 
     @property
     def soaked(self) -> list[tuple[Candidate, float]]:
@@ -58,7 +58,7 @@ class ProvingBench(FreshBench):
 
     def measured(self, candidate: Candidate) -> int:
         """Rounds and simplifications in which the config was measured."""
-        return len({a.server for a in self.asked if a.candidate == candidate})
+        return len({a.server for a in self.loads if a.candidate == candidate})
 
     def reading(self, level: float, seed: int) -> Measurement:
         if self.spec.objective.metric is None:
@@ -99,8 +99,8 @@ def searched(bench: ProvingBench, *candidates: Candidate) -> list[Trial]:
     listed = a_session(bench, bench.spec, CURRENT).plan.listed
 
     def levels(candidate: Candidate) -> tuple[float, ...]:
-        own = bench.capacity.get(candidate, 1.0)  # type: ignore[union-attr]
-        return listed or (0.98 * own, 1.1 * own)
+        capacity = bench.capacity.get(candidate, 1.0)  # type: ignore[union-attr]
+        return listed or (0.98 * capacity, 1.1 * capacity)
 
     return [trial(bench, n, c, *levels(c)) for n, c in enumerate(candidates)]
 

@@ -168,9 +168,9 @@ class Renderer:
             return [" "]
         indent = ("\t" if self.comments % 7 == 3 else "  ") * depth
         tail = f"  {self.comment()}" if self.maybe(0.15) else ""
-        own = f"\n{indent}{self.comment()}" if self.maybe(0.1) else ""
+        comment_line = f"\n{indent}{self.comment()}" if self.maybe(0.1) else ""
         blank = "\n" if self.maybe(0.1) else ""
-        return [f"{tail}{own}{blank}\n{indent}"]
+        return [f"{tail}{comment_line}{blank}\n{indent}"]
 
     def join(self, tokens: list[str]) -> str:
         text = ""

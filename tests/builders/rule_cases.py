@@ -25,6 +25,10 @@ STATE = (
 FORCE = 'parameters { key: "FORCE_CPU_ONLY_INPUT_TENSORS" value { string_value: "%s" } }'
 FALSE_TRUE = "int32_false_true: [ 0, 1 ]"
 REFUSED = [
+    (Rule.NO_VERSION, "version_policy",
+     "version_policy { latest { } }", "version_policy { latest { num_versions: 2 } }"),
+    (Rule.NO_VERSION, "version_policy",
+     "version_policy { specific { } }", "version_policy { }"),
     (Rule.PREFERRED_BATCH_SIZE, "dynamic_batching.preferred_batch_size",
      DYNAMIC % "preferred_batch_size: [ 4, 9 ]", DYNAMIC % "preferred_batch_size: [ 4, 8 ]"),
     (Rule.PREFERRED_BATCH_SIZE, "dynamic_batching.preferred_batch_size",
@@ -160,9 +164,13 @@ IDLE = [
      "sequence_batching { direct { max_queue_delay_microseconds: 9 } }",
      ("sequence_batching { direct { max_queue_delay_microseconds: 9 "
      "minimum_slot_utilization: 0.5 } }")),
+    (Rule.WARMUP, "model_warmup[0]", 'model_warmup { name: "zeros" }',
+     'model_warmup { name: "zeros" batch_size: 1 }'),
     (Rule.CACHE_FLAG, "response_cache.enable", "response_cache { enable: true }", ""),
     (Rule.HOST_POLICY, "instance_group[0].host_policy",
      GROUP % 'host_policy: "numa0"', GROUP % 'host_policy: "gpu_0"'),
+    (Rule.HOST_POLICY, "instance_group[0].host_policy",
+     GROUP % 'host_policy: "cpu_0"', GROUP % 'host_policy: "cpu"'),
     (Rule.RATE_LIMIT, "instance_group[0].rate_limiter",
      GROUP % "rate_limiter { priority: 2 }", GROUP % "count: 2"),
 ]  # fmt: skip

@@ -187,8 +187,8 @@ def make_trial(toy: Toy, number_: int, candidate: Candidate) -> Trial:
     if number_ % 13 == 5:
         time = TrialTime(0.02, 1.9, 0.0, 0.1)
         return Trial(**common, state=TrialState.FAILED, reason=said(REFUSED), attempts=2, time=time)
-    own = random.Random(candidate.key).uniform(0.9, 1.1)
-    levels = [float(f"{own * level:.4g}") for level in (110, 300, 700, 1200, 1600, 2000, 2500)]
+    scale = random.Random(candidate.key).uniform(0.9, 1.1)
+    levels = [float(f"{scale * level:.4g}") for level in (110, 300, 700, 1200, 1600, 2000, 2500)]
     points: list[Point] = []
     for level in levels:
         seed = toy.seed + number_
@@ -209,9 +209,9 @@ def make_trial(toy: Toy, number_: int, candidate: Candidate) -> Trial:
     )
 
 
-def prediction(number_: int, found: float) -> Predicted | None:
+def prediction(number_: int, measured: float) -> Predicted | None:
     """5 % above what will be found, sure of 10 %; each fifth is twice of it, each sixth missing."""
-    value = found * (2.0 if number_ % 5 == 0 else 1.05)
+    value = measured * (2.0 if number_ % 5 == 0 else 1.05)
     return None if number_ % 6 == 0 else Predicted(value, value * 0.9, value * 1.1)
 
 
@@ -295,20 +295,20 @@ def repeats_of(toy: Toy, current: Trial, winner: Trial) -> list[Repeat]:
 
 
 def facts_of(trial: Trial, proofs: Sequence[Point]) -> dict[str, Any] | None:
-    found = ProvedConfig.of(trial.candidate, proofs) if proofs else ProvedConfig.of_trial(trial)
-    return None if found is None else found.to_json()
+    proved = ProvedConfig.of(trial.candidate, proofs) if proofs else ProvedConfig.of_trial(trial)
+    return None if proved is None else proved.to_json()
 
 
 def overloads(current: Trial, winner: Trial | None) -> dict[str, Any]:
     """The current config does not recover; the winner does, after a second."""
-    found = {
+    by_config = {
         name: None if trial is None else dataclasses.asdict(overload(level, back_after_s))
         for name, trial, level, back_after_s in (
             ("current", current, 110.0, None),
             ("winner", winner, 2050.0, 1.0),
         )
     }
-    return {**found, "reasons": [] if winner else ["a reason, <in> one sentence"]}
+    return {**by_config, "reasons": [] if winner else ["a reason, <in> one sentence"]}
 
 
 def overload(capacity: float, back_after_s: float | None) -> Overload:

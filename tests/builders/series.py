@@ -12,8 +12,8 @@ from builders.model_files import REPOSITORY, shipped_config, write_model
 from builders.runs import Toy, make_run
 
 from tuner.record.manifest import Choices
+from tuner.record.series import Member, Series, write_series
 from tuner.record.status import Status
-from tuner.record.store import Member, Series, write_series
 
 MODEL = "emulated-accelerator"
 
@@ -34,8 +34,8 @@ def make_specs(directory: Path, count: int) -> list[str]:
 
 
 def series_in(results: Path) -> Path:
-    (found,) = results.glob("*/series.json")
-    return found.parent
+    (file,) = results.glob("*/series.json")
+    return file.parent
 
 
 def ended_series(results: Path) -> Path:

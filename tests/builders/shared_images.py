@@ -68,12 +68,14 @@ def serving_images(directory: Path, *models: str) -> Iterator[tuple[int, Site]]:
             yield made.pid, Site(control, made.endpoints, program, directory)
 
 
-def images_on(site: Site, model: str, protocol: str = "grpc", **asked: Any) -> StreamsLoad:
+def images_on(
+    site: Site, model: str, protocol: str = "grpc", *, outputs: bool = False, **settings: Any
+) -> StreamsLoad:
     inputs = {"kind": "random", "unique": 4}
     stream = TypeAdapter(StreamRequests).validate_python(
-        {"model": model, "inputs": inputs, **asked}
+        {"model": model, "inputs": inputs, **settings}
     )
-    workload = Workload.model_validate({"protocol": protocol})
+    workload = Workload.model_validate({"protocol": protocol, "shared_outputs": outputs})
     return streams_load(workload, {model: stream}, [model], site, TUNE_CLIENT)
 
 

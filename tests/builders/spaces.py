@@ -38,17 +38,17 @@ PARTS = {
     "instance_group [{ count: 1 kind: KIND_CPU }]"
     for name in ("one", "two")
 }
-WHOLE = {**PARTS, "e": ENSEMBLE}
+EXAMPLES = {**PARTS, "e": ENSEMBLE}
 
 
 def spec_of(space: dict[str, Any], **more: Any) -> Spec:
     """Of the fields of one model, or of the models, the streams and the server of several."""
-    own = space if "models" in space else {"model": "m", "space": space}
+    models = space if "models" in space else {"model": "m", "space": space}
     bare = {"repository": "models", "slo": ["p99_latency <= 40ms"]}
-    return Spec.model_validate({**bare, **own, **more})
+    return Spec.model_validate({**bare, **models, **more})
 
 
 def space_of(space: dict[str, Any], config: str = BATCHING, **more: Any) -> Space:
     spec = spec_of(space, **more)
-    named = {label: WHOLE[label] for label in WHOLE if label in spec.models}
+    named = {label: EXAMPLES[label] for label in EXAMPLES if label in spec.models}
     return build_space(spec, served_named(**named) if named else served_one(config))

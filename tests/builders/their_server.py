@@ -40,5 +40,5 @@ def their_server(launcher: LocalLauncher, *args: str) -> Iterator[Endpoints]:
 
 
 def _listens(port: int) -> bool:
-    with socket.socket() as asked:
-        return asked.connect_ex((ADDRESS, port)) == 0
+    with socket.socket() as probe:
+        return probe.connect_ex((ADDRESS, port)) == 0

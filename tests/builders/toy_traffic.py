@@ -48,10 +48,10 @@ class Twins(Traffic):
         return CallerJob("builders.toy_traffic:twin_calls", {"copies": COPIES})
 
     def figures(
-        self, run: Run, number: int, window: Window, observed: Observed, found: Figures
+        self, run: Run, number: int, window: Window, observed: Observed, figures: Figures
     ) -> Figures:
         """Counts the inferences of both."""
-        return replace(found, throughput_infer_per_s=COPIES * found.throughput_infer_per_s)
+        return replace(figures, throughput_infer_per_s=COPIES * figures.throughput_infer_per_s)
 
     def warnings(self, answers: Answers) -> Iterator[str]:
         yield WARNING

@@ -70,7 +70,7 @@ def make_repository(directory: Path) -> Path:
     return repository
 
 
-FIRST, SECOND, WHOLE = "first", "second", "whole"
+FIRST, SECOND, TOP = "first", "second", "whole"
 #: Doubles twice, by two models that can misbehave on order.
 ENSEMBLE = f"""\
 platform: "ensemble"
@@ -86,5 +86,5 @@ def make_ensemble(directory: Path) -> Path:
     repository = directory / "models"
     for name in (FIRST, SECOND):
         write_model(repository / name, CONFIG, CODE)
-    write_model(repository / WHOLE, ENSEMBLE)
+    write_model(repository / TOP, ENSEMBLE)
     return repository

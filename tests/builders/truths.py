@@ -53,8 +53,8 @@ class Truth:
     @property
     def gains(self) -> list[float]:
         """Of the finalists over the current config."""
-        own, *others = self.capacities
-        return [other / own for other in others]
+        current, *others = self.capacities
+        return [other / current for other in others]
 
     def times(self, factor: float) -> Truth:
         return replace(self, capacities=tuple(factor * c for c in self.capacities))
@@ -78,9 +78,9 @@ def truth(
 ) -> st.SearchStrategy[Truth]:
     """Any truth, as far as nothing else is asked for."""
     return st.tuples(capacity, gains).flatmap(
-        lambda own: st.builds(
+        lambda drawn: st.builds(
             Truth,
-            st.just((own[0], *(own[0] * gain for gain in own[1]))),
+            st.just((drawn[0], *(drawn[0] * gain for gain in drawn[1]))),
             slope,
             noise,
             busy,
@@ -91,15 +91,15 @@ def truth(
 
 def numbered(count: int, gains: Sequence[float], noise: float | None = None) -> list[Truth]:
     """Truths that are the same in every run of a test, of configs that gain so much."""
-    found = []
+    truths = []
     for seed in range(count):
         draw = random.Random(f"{seed} {gains}")
-        own = math.exp(draw.uniform(2.0, 9.0))
+        current = math.exp(draw.uniform(2.0, 9.0))
         slope, busy = draw.uniform(3.0, 16.0), draw.choice([0.0, 0.0, 30.0])
-        capacities = (own, *(own * g for g in gains))
-        own_noise = draw.choice([0.01, 0.03, 0.06]) if noise is None else noise
-        found.append(Truth(capacities, slope, own_noise, busy, seed))
-    return found
+        capacities = (current, *(current * g for g in gains))
+        spread = draw.choice([0.01, 0.03, 0.06]) if noise is None else noise
+        truths.append(Truth(capacities, slope, spread, busy, seed))
+    return truths
 
 
 class TruthBench(FreshBench):
@@ -135,15 +135,15 @@ class Raced:
     """Rounds that were made; ``bench`` knows what was measured for them."""
 
     truth: Truth
-    found: RoundsResult
+    result: RoundsResult
     bench: TruthBench
     rows: list[Repeat]
 
     @property
     def ratios(self) -> list[tuple[float, float, float]]:
         """Of each finalist that was compared: its true gain, and the ends of its interval."""
-        named = zip(self.found.finalists, self.truth.gains, strict=True)
-        known = ((self.found.ratios.get(f.candidate), gain) for f, gain in named)
+        named = zip(self.result.finalists, self.truth.gains, strict=True)
+        known = ((self.result.ratios.get(f.candidate), gain) for f, gain in named)
         return [(gain, r.low, r.high) for r, gain in known if r is not None]
 
 
@@ -165,9 +165,9 @@ def race(
     )
     finalists = [others[n] for n in order if n < len(others)]
     measured = MeasuredOnce(bench, rows.append)
-    found = run_rounds(
+    result = run_rounds(
         measured, current, finalists, rules_of(**confirm), lambda: False, lambda *_: None
     )
-    places = {f.candidate: f for f in found.finalists}
-    found = replace(found, finalists=tuple(places[o.candidate] for o in others))
-    return Raced(truth, found, bench, rows)
+    places = {f.candidate: f for f in result.finalists}
+    result = replace(result, finalists=tuple(places[o.candidate] for o in others))
+    return Raced(truth, result, bench, rows)

@@ -59,13 +59,13 @@ def run_in_virtual_time(
         clock.now_ns += 1000  # whatever is done takes a microsecond
         return clock.now_ns
 
-    own = SimpleNamespace(
+    time_module = SimpleNamespace(
         monotonic_ns=now_ns,
         time_ns=lambda: 1_795_000_000_000_000_000 + now_ns(),
         thread_time=lambda: clock.now_ns / 1e9,
         process_time=lambda: clock.now_ns / 1e9,
     )
     with monkeypatch.context() as patched:
-        patched.setattr(module, "time", own)
+        patched.setattr(module, "time", time_module)
         with asyncio.Runner(loop_factory=lambda: _Loop(clock)) as runner:
             return runner.run(coroutine)

@@ -81,7 +81,8 @@ class Workplace:
             yield Facts()
 
         @contextmanager
-        def set_up_bench(*_: object) -> Iterator[Any]:
+        def set_up_bench(of: Any, *_: object) -> Iterator[Any]:
+            self.bench.slos = of.job.spec.slos
             yield self.bench
 
         def probe_overload(_: object, verdict: RunDecision) -> RunDecision:
@@ -105,9 +106,9 @@ class Workplace:
 
     @property
     def result(self) -> dict[str, Any]:
-        found = self.store.result()
-        assert found is not None
-        return found.to_json()
+        result = self.store.result()
+        assert result is not None
+        return result.to_json()
 
 
 def interrupt() -> None:

@@ -51,7 +51,7 @@ def answer(endpoints: Endpoints, model: str, values: list[float]) -> list[float]
         return [float(value) for value in output[0]]
 
 
-def eventually(true: Callable[[], bool], timeout_s: float = 5.0) -> None:
+def eventually(true: Callable[[], bool], timeout_s: float = 30.0) -> None:
     """A server counts a request after it has answered it, and a process takes time to die."""
     deadline = time.monotonic() + timeout_s
     while not true():

@@ -53,49 +53,51 @@ def case(
     ):
         control.load("plain", None, 60.0)
         site = Site(control, server.endpoints, program, directory)
-        asked = {"plain": StreamRequests("plain")}
-        generator = streams_load(Workload(), asked, ["plain"], site, request.param)
+        requests = {"plain": StreamRequests("plain")}
+        generator = streams_load(Workload(), requests, ["plain"], site, request.param)
         yield Case(generator, server.pid)
 
 
 @pytest.fixture(scope="module")
-def measured(case: Case) -> Measurement:
+def measurement(case: Case) -> Measurement:
     """What `OPEN` showed."""
     return case.generator.measure(OPEN, WINDOW, seed=1)
 
 
-def test_below_saturation_all_requests_are_answered(found: Measurement) -> None:
-    assert found.throughput_infer_per_s == pytest.approx(RATE, rel=0.05)
-    assert found.load == OPEN
-    assert found.seed == 1
-    assert found.failed_count == 0
-    assert found.error_rate == 0.0
-    assert found.unanswered_count == 0
+def test_below_saturation_all_requests_are_answered(measurement: Measurement) -> None:
+    assert measurement.throughput_infer_per_s == pytest.approx(RATE, rel=0.05)
+    assert measurement.load == OPEN
+    assert measurement.seed == 1
+    assert measurement.failed_count == 0
+    assert measurement.error_rate == 0.0
+    assert measurement.unanswered_count == 0
 
 
 @pytest.mark.parametrize("load", [OPEN, CLOSED], ids=str)
-def test_percentiles_are_ordered(case: Case, found: Measurement, load: LoadPoint) -> None:
+def test_percentiles_are_ordered(case: Case, measurement: Measurement, load: LoadPoint) -> None:
     if load != OPEN:
-        found = case.generator.measure(load, WINDOW, seed=1)
+        measurement = case.generator.measure(load, WINDOW, seed=1)
     percentiles = [
-        found.p50_latency_us,
-        found.p90_latency_us,
-        found.p95_latency_us,
-        found.p99_latency_us,
+        measurement.p50_latency_us,
+        measurement.p90_latency_us,
+        measurement.p95_latency_us,
+        measurement.p99_latency_us,
     ]
     assert percentiles == sorted(percentiles)
     assert percentiles[0] > 0.0
-    assert found.completed_count > 0
+    assert measurement.completed_count > 0
 
 
-def test_the_same_seed_offers_the_same_load(case: Case, found: Measurement) -> None:
+def test_the_same_seed_offers_the_same_load(case: Case, measurement: Measurement) -> None:
     again = case.generator.measure(OPEN, WINDOW, seed=1)
-    assert again.throughput_infer_per_s == pytest.approx(found.throughput_infer_per_s, rel=0.05)
-    assert (again.sent_per_s, again.seed) == (found.sent_per_s, found.seed)
+    assert again.throughput_infer_per_s == pytest.approx(
+        measurement.throughput_infer_per_s, rel=0.05
+    )
+    assert (again.sent_per_s, again.seed) == (measurement.sent_per_s, measurement.seed)
 
 
-def test_a_measurement_survives_json(found: Measurement) -> None:
-    assert Measurement.from_json(json.loads(json.dumps(found.to_json()))) == found
+def test_a_measurement_survives_json(measurement: Measurement) -> None:
+    assert Measurement.from_json(json.loads(json.dumps(measurement.to_json()))) == measurement
 
 
 def test_a_deadline_that_passes_is_no_result(case: Case) -> None:

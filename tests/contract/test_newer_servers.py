@@ -132,11 +132,11 @@ def test_a_remote_server_that_could_not_be_put_back_is_left_alone(
         control.load(MODEL, None, 30)
     before = theirs.running.SerializeToString(deterministic=True)
     with (
-        pytest.raises(EnvironmentNotReadyError, match=f"{MODEL} runs at .* model_metrics") as told,
+        pytest.raises(EnvironmentNotReadyError, match=f"{MODEL} runs at .* model_metrics") as error,
         RemoteLauncher(endpoints, (MODEL,)).launch((), tmp_path / "server.log"),
     ):
         pass
-    assert told.value.hint == newer_client()
+    assert error.value.hint == newer_client()
     assert theirs.running.SerializeToString(deterministic=True) == before
     assert not (tmp_path / INITIAL_CONFIGS).exists()
 
@@ -145,9 +145,9 @@ def test_a_remote_server_with_other_metrics_is_not_ready(
     theirs: NewerTriton, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(theirs, "metrics", lambda: "a b c\n")
-    with pytest.raises(EnvironmentNotReadyError, match="reading the metrics") as told:
+    with pytest.raises(EnvironmentNotReadyError, match="reading the metrics") as error:
         RemoteLauncher(endpoints_of(theirs), (MODEL,)).version()
-    assert told.value.hint == "check server.metrics"
+    assert error.value.hint == "check server.metrics"
 
 
 def test_rollback_puts_back_the_server_of_a_run_that_was_killed(
@@ -163,14 +163,14 @@ def test_rollback_puts_back_the_server_of_a_run_that_was_killed(
     with Control(endpoints) as control:
         control.load(MODEL, None, 30)
         theirs.running.max_batch_size = 6
-        found = to_load_json(control.running_config(MODEL))
+        running = to_load_json(control.running_config(MODEL))
         control.load(MODEL, None, 30)
     store = RunStore.create(tmp_path, "killed")
     now = datetime.now(UTC).isoformat()
     sha256, choices = load_spec(spec, ()).sha256, Choices(directory=str(tmp_path))
     manifest = replace(MANIFEST, run_id="killed", created_at=now, spec_sha256=sha256)
     store.write_manifest(replace(manifest, spec_path=str(spec), choices=choices).to_json())
-    (store.logs / INITIAL_CONFIGS).write_text(json.dumps({MODEL: found}))
+    (store.logs / INITIAL_CONFIGS).write_text(json.dumps({MODEL: running}))
     assert guarded(cli, ["rollback", str(store.directory)]) == 2  # someone else's run, maybe
     BegunRuns(state_directory(os.environ)).remember(store.directory, {spec: sha256})
     with store.locked():
@@ -182,7 +182,7 @@ def test_rollback_puts_back_the_server_of_a_run_that_was_killed(
     assert capsys.readouterr().out == f"restored: {MODEL} at {endpoints.grpc}\n"
     assert not (store.logs / INITIAL_CONFIGS).exists()
 
-    (store.logs / INITIAL_CONFIGS).write_text(json.dumps({MODEL: found}))
+    (store.logs / INITIAL_CONFIGS).write_text(json.dumps({MODEL: running}))
     spec.write_text(spec.read_text().replace("1s", "2s"))
     assert guarded(cli, ["rollback", str(store.directory)]) == 2
     assert "is not the spec of the run any more" in capsys.readouterr().err
@@ -217,9 +217,9 @@ def test_a_server_that_takes_no_inputs_in_shared_memory_is_refused_with_its_argu
         network=Network.HOST,
         shares=True,
     )
-    with pytest.raises(EnvironmentNotReadyError, match="no inputs in shared memory") as told:
+    with pytest.raises(EnvironmentNotReadyError, match="refuses tensors in shared memory") as error:
         with launcher.launch([], tmp_path / "log"):
             pass
-    assert "--allow-client-shm=true" in told.value.hint
+    assert "--allow-client-shm=true" in error.value.hint
     assert engine.removed
     assert not list(Path(SHM).glob(f"tune-{os.getpid()}-*-requests"))

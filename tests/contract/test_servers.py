@@ -25,8 +25,8 @@ pytestmark = [pytest.mark.integration, pytest.mark.long]
 
 @pytest.fixture(scope="module")
 def installation() -> Iterator[Installation]:
-    with tritonserver(None, os.environ) as found:
-        yield found
+    with tritonserver(None, os.environ) as program:
+        yield program
 
 
 def kill_local(server: Server) -> None:

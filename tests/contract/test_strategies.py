@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import statistics
-import time
 from collections.abc import Sequence
 from functools import cache
 from typing import Any
@@ -12,6 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
+from builders.effort import takes_at_most
 from builders.surface import (
     CACHED,
     COMPOSED,
@@ -79,7 +79,7 @@ def test_every_strategy_of_the_spec_exists() -> None:
 
 @every_strategy
 @every_space
-def test_it_proposes_only_loadable_candidates_of_the_space_and_none_twice(
+def test_strategy_proposes_only_loadable_candidates_of_the_space_and_none_twice(
     name: StrategyName, label: str
 ) -> None:
     space, chosen = strategy(name, SPACES[label])
@@ -94,7 +94,9 @@ def test_it_proposes_only_loadable_candidates_of_the_space_and_none_twice(
 
 @every_exhaustive_strategy
 @pytest.mark.parametrize("given", [TINY, COMPOSED_TINY], ids=["tiny", "composed"])
-def test_it_ends_when_the_space_is_exhausted(name: StrategyName, given: dict[str, Any]) -> None:
+def test_strategy_ends_when_the_space_is_exhausted(
+    name: StrategyName, given: dict[str, Any]
+) -> None:
     space, chosen = strategy(name, given)
     trials = searched(Searcher(space, chosen), 1000)
     assert {t.candidate for t in trials} == {space.current, *space.enumerate()}
@@ -129,7 +131,7 @@ def test_a_resumed_search_goes_on_as_if_it_had_never_stopped(
 
 @every_strategy
 @pytest.mark.parametrize("label", ["surface", "cached", "composed cached"])
-def test_it_proposes_the_same_however_the_machine_rounds(
+def test_strategy_proposes_the_same_however_the_machine_rounds(
     name: StrategyName, label: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Linear algebra may add in another order each time, so that equals differ a little."""
@@ -137,8 +139,10 @@ def test_it_proposes_the_same_however_the_machine_rounds(
     rng, squares = np.random.default_rng(1), Features.squares
 
     def rounded(features: Features, *given: Sequence[Candidate]) -> npt.NDArray[np.float64]:
-        found = squares(features, *given)
-        off: npt.NDArray[np.float64] = found * (1.0 + 1e-13 * rng.standard_normal(found.shape))
+        differences = squares(features, *given)
+        off: npt.NDArray[np.float64] = differences * (
+            1.0 + 1e-13 * rng.standard_normal(differences.shape)
+        )
         return off
 
     monkeypatch.setattr(Features, "squares", rounded)
@@ -159,18 +163,20 @@ def test_strategy_repeats_its_proposal_until_a_new_trial(name: StrategyName, lab
 
 @every_strategy
 @every_surface
-def test_it_chooses_within_two_seconds_after_500_trials(name: StrategyName, label: str) -> None:
-    space, chosen = strategy(name, SPACES[label])
+def test_strategy_chooses_soon_after_500_trials(name: StrategyName, label: str) -> None:
+    space, _ = strategy(name, SPACES[label])
     rng = random.Random(1)
     drawn = {c for c in (space.sample(rng) for _ in range(1500)) if c is not None}
     history: list[Trial] = []
     for candidate in sorted(drawn, key=lambda c: c.key)[:500]:
         history.append(synthetic_trial(len(history), candidate, history))
     assert len(history) == 500
-    began = time.process_time()
-    proposal = chosen.propose(500, history, {t.candidate.key for t in history})
-    assert time.process_time() - began < 2.0
-    assert proposal is not None
+
+    def chosen() -> None:
+        _, fresh = strategy(name, SPACES[label])
+        assert fresh.propose(500, history, {t.candidate.key for t in history}) is not None
+
+    assert takes_at_most(200, chosen)
 
 
 def test_tpe_finds_more_than_random_search() -> None:

@@ -25,8 +25,8 @@ class TestDocker(ServerContract):
 
         def left(server: Server) -> list[str]:
             assert isinstance(server, DockerServer)
-            found = [container["Id"] for container in engine.api.containers(all=True)]
-            return [name for name in found if name == server.container_id]
+            containers = [container["Id"] for container in engine.api.containers(all=True)]
+            return [name for name in containers if name == server.container_id]
 
         over_repository = replace(launcher, repository=make_repository(tmp_path))
         return ServerCase(over_repository, MODEL, kill, left)

@@ -48,7 +48,9 @@ with launcher.launch([], Path(log)) as server:
 
 
 def containers(engine: Any) -> list[str]:
-    return [found["Id"] for found in engine.api.containers(all=True, filters={"label": LABEL})]
+    return [
+        container["Id"] for container in engine.api.containers(all=True, filters={"label": LABEL})
+    ]
 
 
 def wait_until_gone(engine: Any, container: str) -> float:
@@ -150,18 +152,18 @@ def test_only_this_machine_reaches_the_server(
         assert listening == {("127.0.0.1", port) for port in ports}
 
 
-def test_what_the_spec_asks_for_reaches_the_container(
+def test_settings_of_the_spec_reach_the_container(
     launcher: DockerLauncher, engine: Any, tmp_path: Path
 ) -> None:
     (tmp_path / "extra").mkdir()
-    asked = replace(
+    configured = replace(
         launcher,
         environment={"SEEN": "by the server"},
         mounts={str(tmp_path / "extra"): "/extra"},
         shm_size_bytes=96 << 20,
         args=("--cache-config=local,size=1048576", "--log-verbose=1"),
     )
-    with asked.launch(["--cache-config=local,size=2097152"], tmp_path / "log") as server:
+    with configured.launch(["--cache-config=local,size=2097152"], tmp_path / "log") as server:
         container = engine.containers.get(server.container_id)
 
         def run(*command: str) -> tuple[int, str]:
@@ -193,11 +195,11 @@ def test_the_server_reads_a_private_repository_and_has_no_other_right_of_root(
     assert (int(facts["CapBnd"], 16), facts["NoNewPrivs"]) == (1 << 1, "1")  # CAP_DAC_OVERRIDE
 
 
-def test_its_version_names_the_image(launcher: DockerLauncher, engine: Any) -> None:
+def test_version_of_a_container_names_the_image(launcher: DockerLauncher, engine: Any) -> None:
     assert launcher.version().endswith(f", image {engine.images.get(launcher.image).id}")
 
 
-def test_its_backends_are_known_before_a_server_is_started(
+def test_missing_backend_of_an_image_is_reported_before_a_server_starts(
     launcher: DockerLauncher, engine: Any, tmp_path: Path
 ) -> None:
     repository = write_models(
@@ -214,9 +216,9 @@ def test_its_backends_are_known_before_a_server_is_started(
     more = replace(launcher, mounts={str(tmp_path / "backends"): "/more"}, args=args)
     assert more.check_backends([onnx]) == "onnxruntime"
     for none in (more, replace(launcher, args=args)):
-        with pytest.raises(EnvironmentNotReadyError, match=r"m needs .* (none|onnx)") as told:
+        with pytest.raises(EnvironmentNotReadyError, match=r"m needs .* (none|onnx)") as error:
             none.check_backends([python])
-        assert "--backend-directory" in told.value.hint
+        assert "--backend-directory" in error.value.hint
     assert {c["Id"] for c in engine.api.containers(all=True)} == before
 
 
@@ -305,7 +307,9 @@ def test_an_image_without_a_tritonserver(
     assert containers(engine) == before
 
 
-def test_no_engine(launcher: DockerLauncher, tmp_path: Path) -> None:
+def test_missing_container_engine_is_reported_with_docker_host(
+    launcher: DockerLauncher, tmp_path: Path
+) -> None:
     nowhere = {**launcher.engine_environment, "DOCKER_HOST": "tcp://127.0.0.1:9"}
     with pytest.raises(EnvironmentNotReadyError, match="no container engine answers") as raised:
         with replace(launcher, engine_environment=nowhere).launch([], tmp_path / "log"):

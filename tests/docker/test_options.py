@@ -78,7 +78,9 @@ def test_published_ports_are_of_loopback(launcher: DockerLauncher) -> None:
     assert options["ports"] == {f"{port}/tcp": ("127.0.0.1", None) for port in PORTS}
 
 
-def test_gpus(launcher: DockerLauncher, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gpus_of_the_spec_become_device_requests(
+    launcher: DockerLauncher, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def device_requests(**changes: object) -> list[dict[str, object]]:
         options = replace(launcher, **changes).options(Network.HOST, PORTS, [])
         return [dict(request) for request in options["device_requests"]]

@@ -56,17 +56,17 @@ def test_the_written_config_and_the_report_are_of_first_and_last_responses(
 ) -> None:
     config = workplace.place("speech", _MODEL, _CONFIG) / "config.pbtxt"
     done = workplace.improve(_SPEC)
-    assert "tune's own client: perf_analyzer tells nothing of first responses" in done.stderr
+    assert "tune's own client: perf_analyzer does not measure first responses" in done.stderr
     result = workplace.result()
     assert "count: 4" in config.read_text()
-    metrics = {own["metric"] for own in result["winner"]["slo"]}
+    metrics = {slo["metric"] for slo in result["winner"]["slo"]}
     assert metrics == {"p90_first_response", "p90_last_response", "error_rate"}
-    for own in result["winner"]["rounds"]:
-        responses = own["measurement"]["responses"]
+    for round_ in result["winner"]["rounds"]:
+        responses = round_["measurement"]["responses"]
         assert (responses["fewest_responses"], responses["most_responses"]) == (2, 2)
         between_us = responses["p50_last_response_us"] - responses["p50_first_response_us"]
         assert between_us > 45e3
     for name in ("report.html", "report.md"):
-        assert "responses a request" in (workplace.run / name).read_text()
+        assert "responses per request" in (workplace.run / name).read_text()
     with (workplace.run / "trials.csv").open() as file:
         assert all(float(row["p90_first_response_us"]) > 50e3 for row in csv.DictReader(file))

@@ -111,14 +111,14 @@ class Scene:
 
     def find(self, name: str) -> psutil.Process:
         """A process of that name which the run has started, once there is one."""
-        found: list[psutil.Process] = []
+        processes: list[psutil.Process] = []
 
         def there() -> bool:
-            found[:] = self.place.children(name)
-            return bool(found)
+            processes[:] = self.place.children(name)
+            return bool(processes)
 
         wait_until(there)
-        return found[0]
+        return processes[0]
 
 
 @dataclass(frozen=True)
@@ -393,7 +393,7 @@ def judge(scene: Scene, done: subprocess.CompletedProcess[str], ends: Mapping[in
     assert done.returncode in ends, said
     # Interrupted while it imports, or looks at the machine, before there is a run.
     begun = scene.run_is_there() or done.returncode != 130
-    nothing = r"\A\s*(stopped: nothing was begun)?\s*\Z"
+    nothing = r"\A\s*(stopped before anything started)?\s*\Z"
     assert re.search(ends[done.returncode] if begun else nothing, said), said
     if done.returncode == -INT:  # while Python itself was importing
         assert not scene.run_is_there()

@@ -26,7 +26,9 @@ else:
 """
 
 
-def test_what_cannot_fit_is_never_loaded(workplace: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_config_that_cannot_fit_is_never_loaded(
+    workplace: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     spec = place(workplace, initialize='self.weights = b"x" * (200 << 20)')
     spec.write_text(spec.read_text().replace("{int: [1, 2]}", "{choice: [1, 4]}"))
     (workplace.directory / "sitecustomize.py").write_text(LITTLE_FREE)
@@ -47,7 +49,7 @@ def test_what_cannot_fit_is_never_loaded(workplace: Any, monkeypatch: pytest.Mon
     assert (reason["kind"], reason["facts"]["limit_bytes"]) == ("no_room", 480 << 20)
     assert "of 480 MiB free memory (20% headroom)" in said
     taken = [t["memory"]["memory"]["taken_bytes"] for t in trials if counts[t["number"]] == 1]
-    assert all(200 << 20 < bytes_ < 300 << 20 for bytes_ in taken)
+    assert 200 << 20 < min(taken) < 300 << 20  # a reload may still have the copy before it
     assert len(taken) == 2
     loads = (workplace.run / "logs" / "server.log").read_text()
     assert "m_0_0" in loads

@@ -36,8 +36,8 @@ def test_the_written_config_and_the_report_are_of_both_lengths(workplace: Workpl
     assert (short["shape"], long["shape"]) == ("[64]", "[256]")
     assert long["share"] == pytest.approx(0.3, abs=0.02)
     assert (short["batched_with"], long["batched_with"]) == (["[64]"], ["[256]"])
-    assert [own["batched_with"] for own in result["baseline"]["shapes"]] == [[], []]
-    assert all(own["p99_latency_us"] > 100e3 for own in (short, long))
+    assert [shape["batched_with"] for shape in result["baseline"]["shapes"]] == [[], []]
+    assert all(shape["p99_latency_us"] > 100e3 for shape in (short, long))
     for name in ("report.html", "report.md"):
         assert "By shape of request" in (workplace.run / name).read_text()
     assert "by shape of request" in done.stdout

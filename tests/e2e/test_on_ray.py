@@ -34,14 +34,14 @@ def place_two(directory: Path) -> Workplace:
 
 def two_servers(workplace: Workplace) -> list[psutil.Process]:
     """Both servers, once they run at the same time."""
-    found = list[psutil.Process]()
+    processes = list[psutil.Process]()
 
     def are_there() -> bool:
-        found[:] = workplace.children("tritonserver")
-        return len(found) == 2
+        processes[:] = workplace.children("tritonserver")
+        return len(processes) == 2
 
     wait_until(are_there, 180)
-    return found
+    return processes
 
 
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="each server needs a CPU")
@@ -50,19 +50,19 @@ def test_two_servers_have_separate_cpus_and_a_killed_bench_is_started_again(
 ) -> None:
     workplace = place_two(tmp_path)
     process = workplace.start("run", "specs/*.yaml", "--on", "ray", "--progress", "plain")
-    found = two_servers(workplace)
-    masks = [set(server.cpu_affinity()) for server in found]
+    processes = two_servers(workplace)
+    masks = [set(server.cpu_affinity()) for server in processes]
     assert not masks[0] & masks[1]
-    for server in found:
+    for server in processes:
         variables = server.environ()
         foreign = [name for name in variables if name.startswith(("RAY_", "SPT_", "PYTHONBREAK"))]
         assert foreign == []
         assert variables.get("OMP_NUM_THREADS") == os.environ.get("OMP_NUM_THREADS")
         assert server.nice() == psutil.Process(process.pid).nice()
-    bench = found[0].parent()  # in its first trial
+    bench = processes[0].parent()  # in its first trial
     assert bench is not None
     bench.send_signal(signal.SIGKILL)
-    wait_until(lambda: not found[0].is_running(), 5)
+    wait_until(lambda: not processes[0].is_running())
     done = workplace.finish(process)
     assert done.returncode == 10, done.stderr  # no config meets the SLO
     results = tmp_path / "results"
@@ -94,7 +94,7 @@ def test_one_search_on_two_servers_loses_no_trial_with_a_bench_that_is_killed(
     wait_until(trials.exists, 120)
     mine = [child for child in bench.children() if child.name() == "tritonserver"]
     bench.send_signal(signal.SIGKILL)
-    wait_until(lambda: not any(server.is_running() for server in mine), 5)
+    wait_until(lambda: not any(server.is_running() for server in mine))
     done = workplace.finish(process)
     assert done.returncode == 10, done.stderr  # no config meets the SLO
     rows = [json.loads(line) for line in trials.read_text().splitlines()]

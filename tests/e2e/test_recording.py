@@ -43,4 +43,4 @@ def test_a_config_is_written_that_holds_the_burst_of_an_access_log(workplace: Wo
     assert {load["arrivals"] for load in loads} == {"recording"}
     for name in ("report.html", "report.md"):
         assert "By shape of request" in (workplace.run / name).read_text()
-    assert [own["shape"] for own in result["winner"]["shapes"]] == ["[16]", "[32]"]
+    assert [shape["shape"] for shape in result["winner"]["shapes"]] == ["[16]", "[32]"]

@@ -40,6 +40,6 @@ def test_a_winner_that_changes_answers_is_refused(workplace: Workplace) -> None:
     assert done.returncode == 11, (done.stderr, result)
     assert result["status"] == "not known"
     assert any("It changes answers: input" in reason for reason in result["reasons"])
-    assert any("asked with others: output y" in reason for reason in result["reasons"])
+    assert any("with others: output y" in reason for reason in result["reasons"])
     assert config.read_text() == _CONFIG
     assert result["winner"] is result["written"] is None

@@ -67,13 +67,13 @@ def test_protected_server_is_tuned_and_its_key_appears_nowhere(
     monkeypatch.setenv("TRITON_KEY", "not-the-key-of-the-server")
     refused = workplace.tune("run", str(spec))
     assert refused.returncode == 4
-    assert "asks for a key that tune does not send" in refused.stderr
+    assert "requires a key that tune does not send" in refused.stderr
     monkeypatch.setenv("TRITON_KEY", key)
     commands = [("doctor", str(spec)), ("plan", "-v", str(spec)), ("run", "-v", str(spec))]
     done = [workplace.tune(*command) for command in commands]
     assert [d.returncode for d in done[1:]] == [0, 0], done[-1].stderr
     assert "your TRITON_KEY, TRITON_KEY as headers" in done[1].stdout + done[1].stderr
-    assert "perf_analyzer would show headers" in done[1].stdout + done[1].stderr
+    assert "perf_analyzer would show the headers" in done[1].stdout + done[1].stderr
     assert "GiB of memory: gpu [], cpu [" in (workplace.run / "manifest.json").read_text()
     done += [workplace.tune("report", str(workplace.run)), refused]
     assert not [d.args for d in done if key in d.stdout + d.stderr]
@@ -98,5 +98,6 @@ def test_load_is_put_on_it_over_tls(workplace: Workplace, kind: GeneratorKind) -
             site = Site(control, endpoints, program, workplace.directory)
             load = streams_load(Workload(), {MODEL: StreamRequests(MODEL)}, [MODEL], site, kind)
             measured = load.measure(LoadPoint(Arrivals.CLOSED, 2.0), Window(1.0, 0.2, 60.0), seed=1)
-    assert measured.throughput_infer_per_s > 10
+    assert measured.failed_count == 0
+    assert measured.completed_count > 0
     assert ("--ssl-grpc-use-ssl" in measured.command) == (kind is PERF_ANALYZER)

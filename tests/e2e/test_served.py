@@ -183,9 +183,9 @@ def test_a_model_whose_code_asks_others_is_drafted_with_them_and_they_are_tuned_
     delayed, current = sorted(m["throughput_infer_per_s"] for m in seen)
     assert current > 1.5 * delayed
     for measured in seen:
-        asked = measured["models"]["nlp-bls"]["success_count"]
+        calls = measured["models"]["nlp-bls"]["success_count"]
         for name in CALLEES:  # one text a request; counted a sample apart at each end
-            assert measured["models"][name]["success_count"] == pytest.approx(asked, rel=0.3, abs=3)
+            assert measured["models"][name]["success_count"] == pytest.approx(calls, rel=0.3, abs=3)
     assert served.result()["baseline"]["bottleneck"]["model"] in ("nlp-bls", *CALLEES)
     assert served.children() == []
 

@@ -59,7 +59,7 @@ def test_the_written_config_and_the_report_are_of_images_in_shared_memory(
     config = workplace.place("images", _MODEL, _CONFIG) / "config.pbtxt"
     before = regions()
     done = workplace.improve(_SPEC)
-    assert "inputs lie in shared memory: up to 47.66 MiB of /dev/shm" in done.stderr
+    assert "inputs are in shared memory: up to 47.66 MiB of /dev/shm" in done.stderr
     assert "dynamic_batching" in config.read_text()
     assert "shared_memory: system" in (workplace.run / "report.html").read_text()
     assert regions() <= before

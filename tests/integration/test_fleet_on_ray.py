@@ -15,7 +15,7 @@ from typing import Any
 
 import psutil
 import pytest
-from builders.fleets import ray_of_tests, versatile
+from builders.fleets import WAIT_S, ray_of_tests, versatile
 from builders.waits import wait_until
 
 from tuner.errors import EnvironmentNotReadyError
@@ -65,10 +65,10 @@ def result(fleet: RayFleet, bench: str, what: str, value: object = None) -> Any:
 def test_two_benches_of_a_machine_have_separate_cpus_at_the_runs_priority(
     fleet: RayFleet,
 ) -> None:
-    found = [result(fleet, name, "place") for name in ("one", "two")]
-    places: list[BenchPlace] = [place for place, _ in found]
+    both = [result(fleet, name, "place") for name in ("one", "two")]
+    places: list[BenchPlace] = [place for place, _ in both]
     assert sorted(cpu for p in places for cpu in p.cpus) == sorted(os.sched_getaffinity(0))
-    assert [sorted(p.cpus) for p in places] == [mask for _, mask in found]
+    assert [sorted(p.cpus) for p in places] == [mask for _, mask in both]
     nice, adjusted = os.getpriority(os.PRIO_PROCESS, 0), Path("/proc/self/oom_score_adj")
     for place in places:
         assert (place.niceness, place.oom_score_adj) == (nice, int(adjusted.read_text()))
@@ -117,13 +117,13 @@ def test_work_whose_bench_dies_twice_is_lost(fleet: RayFleet) -> None:
     assert "\x1b" not in error.message
 
 
-def test_a_busy_bench_is_ended_at_once_with_its_children(fleet: RayFleet) -> None:
+def test_a_busy_bench_is_ended_with_its_children(fleet: RayFleet) -> None:
     child = result(fleet, "bench", "start a child", 0.2)
     fleet.submit("bench", ("wait", None))
     begin_s = time.monotonic()
     fleet.close("bench")
-    wait_until(lambda: gone(child), 3)
-    assert time.monotonic() - begin_s < 3.0
+    wait_until(lambda: gone(child))
+    assert time.monotonic() - begin_s < WAIT_S / 10
 
 
 def test_nothing_of_ray_listens_on_a_known_port_or_without_a_token(fleet: RayFleet) -> None:
@@ -131,8 +131,8 @@ def test_nothing_of_ray_listens_on_a_known_port_or_without_a_token(fleet: RayFle
     ports = set[int]()
     for process in processes:
         with suppress(psutil.Error):
-            found = process.net_connections(kind="tcp")
-            ports |= {c.laddr.port for c in found if c.status == psutil.CONN_LISTEN}
+            connections = process.net_connections(kind="tcp")
+            ports |= {c.laddr.port for c in connections if c.status == psutil.CONN_LISTEN}
     assert ports  # on all addresses, as docs/security.md says
     assert not ports & {6379, 8265, 10001, 52365, 8080}
     assert len(os.environ["RAY_AUTH_TOKEN"]) == 64
@@ -146,19 +146,20 @@ def test_a_node_without_as_many_gpus_or_cpus_is_refused(fleet: RayFleet) -> None
     assert fleet.need(0) == Need(0, len(os.sched_getaffinity(0)))
 
 
-def test_an_address_where_nobody_listens_is_refused_within_five_seconds() -> None:
+def test_an_address_where_nobody_listens_is_refused_before_ray_tries_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("ray.init", lambda **_: pytest.fail("Ray would try for minutes"))
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{unused.getsockname()[1]}"
-        begin_s = time.monotonic()
         with pytest.raises(EnvironmentNotReadyError, match="no Ray cluster answers at 127"):
             with ray_fleet(address, ignore, Stop()):
                 pass
-    assert time.monotonic() - begin_s < 5.0
 
 
 @pytest.mark.parametrize("address", ["auto", "ray://head:10001", "head"])
-def test_what_is_no_address_of_a_head_node_is_refused(address: str) -> None:
+def test_malformed_address_of_a_head_node_is_refused(address: str) -> None:
     with pytest.raises(EnvironmentNotReadyError, match="not HOST:PORT"):
         with ray_fleet(address, ignore, Stop()):
             pass
@@ -192,15 +193,12 @@ def test_benches_end_with_a_run_that_is_killed(tmp_path: Path) -> None:
     ) as driver:
         assert driver.stdout is not None
         assert driver.stdout.readline() == "ready\n"
-        begin_s = time.monotonic()
         driver.kill()
-        out, err = driver.communicate(timeout=30)
-        took_s = time.monotonic() - begin_s
-    assert took_s < 10.0
+        out, err = driver.communicate(timeout=60)
     assert out == ""
     assert err == ""  # no line of Ray
     for pid in map(int, pids.read_text().split()):
-        wait_until(lambda pid=pid: gone(pid), 10)
+        wait_until(lambda pid=pid: gone(pid))
 
 
 CLUSTER = """
@@ -239,5 +237,5 @@ def test_a_bench_ends_itself_and_its_children_when_its_node_is_gone(tmp_path: Pa
         assert driver.stdout is not None
         os.kill(int(driver.stdout.readline()), signal.SIGKILL)
         for pid in map(int, pids.read_text().split()):
-            wait_until(lambda pid=pid: gone(pid), 5)
+            wait_until(lambda pid=pid: gone(pid))
         driver.communicate("go on\n", timeout=60)

@@ -47,7 +47,7 @@ from tuner.cli import main
 def test_ctrl_c_while_the_program_is_imported_ends_in_words() -> None:
     command = [sys.executable, "-c", INTERRUPTED]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr) == (130, "stopped: nothing was begun\n")
+    assert (done.returncode, done.stderr) == (130, "stopped before anything started\n")
 
 
 @pytest.mark.parametrize(

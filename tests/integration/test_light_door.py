@@ -84,7 +84,7 @@ def test_the_light_installation_turns_a_run_into_replicas(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("command", ["run", "check"])
-def test_what_measures_names_its_extra_before_anything_is_begun(
+def test_command_that_measures_names_the_missing_extra_before_writing_anything(
     command: str, tmp_path: Path
 ) -> None:
     done = alone(command, QUICKSTART, cwd=tmp_path)

@@ -27,7 +27,7 @@ def tune(capsys: pytest.CaptureFixture[str]) -> Tune:
 # The docker SDK leaves its socket open when nobody answers.
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize(
-    ("server", "variable", "told", "cure"),
+    ("server", "variable", "message", "cure"),
     [
         (
             "{binary: /usr/bin/env}",
@@ -60,7 +60,7 @@ def test_a_server_that_cannot_be_had(
     command: str,
     server: str,
     variable: dict[str, str],
-    told: str,
+    message: str,
     cure: str,
     tmp_path: Path,
     tune: Tune,
@@ -73,6 +73,6 @@ def test_a_server_that_cannot_be_had(
     assert tune(command, "spec.yaml") == 4, tune.err
     gc.collect()
     error, _, cures = tune.err.partition("\nnext:  ")
-    assert told in error
+    assert message in error
     assert cure in cures
     assert "Traceback" not in tune.err

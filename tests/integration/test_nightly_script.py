@@ -36,13 +36,13 @@ SEARCHED = "run my spec.yaml --output out --no-write --progress plain"
 
 
 @pytest.mark.parametrize("code", ["0", "11", "1", "130"])
-def test_it_only_checks_when_there_is_nothing_to_look_for(tmp_path: Path, code: str) -> None:
+def test_night_without_a_regression_only_checks(tmp_path: Path, code: str) -> None:
     assert night(tmp_path, CHECK=code) == (int(code), CHECKED)
 
 
 @pytest.mark.parametrize("code", ["10", "12"])
 @pytest.mark.parametrize("run", ["0", "10", "11", "5"])
-def test_it_looks_for_a_better_config_and_ends_as_the_check_did(
+def test_night_with_a_regression_searches_and_ends_as_the_check_did(
     tmp_path: Path, code: str, run: str
 ) -> None:
     assert night(tmp_path, CHECK=code, RUN=run) == (int(code), [*CHECKED, SEARCHED])

@@ -49,7 +49,8 @@ def all_trials_are_there(place: Path) -> None:
 
 
 def test_no_trial_is_lost_with_a_bench_that_is_killed(place: Path) -> None:
-    process = start(place, "spec.yaml", "--benches", "2", "--format", "json", pause_s=0.2)
+    both = {"EMULATED_DEPLOYED": str(place / "deployed"), "EMULATED_BENCHES": "2"}
+    process = start(place, "spec.yaml", "--benches", "2", "--format", "json", pause_s=0.2, **both)
     wait_until(lambda: len(cpus_of(place)) == 2, 120)
     os.kill(benches_of(place)[-1], signal.SIGKILL)
     out, err = process.communicate(timeout=300)

@@ -28,16 +28,16 @@ def specs_in(place: Path, count: int) -> list[str]:
 
 
 def manifests(place: Path) -> list[dict[str, Any]]:
-    found = sorted((place / "results").glob("*/manifest.json"))
-    return [json.loads(path.read_text()) for path in found]
+    paths = sorted((place / "results").glob("*/manifest.json"))
+    return [json.loads(path.read_text()) for path in paths]
 
 
 def test_each_spec_is_tuned_once_on_separate_cpus_with_one_summary(tmp_path: Path) -> None:
     names = specs_in(tmp_path, 3)
     out, err = start(tmp_path, "specs/*.yaml", "--format", "json").communicate(timeout=300)
-    told = json.loads(out)
-    assert [r["name"] for r in told["runs"]] == names == runs_of(tmp_path / "results")
-    assert {r["status"] for r in told["runs"]} <= {"improved", "kept"}
+    summary = json.loads(out)
+    assert [r["name"] for r in summary["runs"]] == names == runs_of(tmp_path / "results")
+    assert {r["status"] for r in summary["runs"]} <= {"improved", "kept"}
     for number, name in enumerate(names, 1):
         assert f"{number} of 3: {name}, specs/{name}.yaml, on {os.uname().nodename}, CPU" in err
         assert f"{name}: 2/2 trials, best " in err
@@ -47,7 +47,7 @@ def test_each_spec_is_tuned_once_on_separate_cpus_with_one_summary(tmp_path: Pat
     directory = series_in(tmp_path / "results")
     assert (directory / "report.html").is_file()
     assert json.loads((directory / "series.json").read_text())["choices"]["on"] == "ray"
-    wait_until(lambda: not left_over(tmp_path), 10)
+    wait_until(lambda: not left_over(tmp_path), 60)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])

@@ -35,9 +35,9 @@ def environment(tmp_path: Path) -> dict[str, str]:
 
 def test_bash_offers_commands_options_and_specs(environment: dict[str, str]) -> None:
     def offered(*words: str) -> list[str]:
-        asked = ["bash", "--norc", "-c", ASK, "bash", "tune", *words]
+        command = ["bash", "--norc", "-c", ASK, "bash", "tune", *words]
         done = subprocess.run(
-            asked, env=environment, cwd=ROOT, capture_output=True, text=True, check=True
+            command, env=environment, cwd=ROOT, capture_output=True, text=True, check=True
         )
         assert done.stderr == ""
         return done.stdout.splitlines()
@@ -49,8 +49,8 @@ def test_bash_offers_commands_options_and_specs(environment: dict[str, str]) -> 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_the_script_is_one_that_the_shell_can_read(environment: dict[str, str], shell: str) -> None:
-    asked = ["tune", "completion", shell]
-    script = subprocess.run(asked, env=environment, capture_output=True, text=True, check=True)
+    command = ["tune", "completion", shell]
+    script = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
     assert f"_TUNE_COMPLETE={shell}_complete" in script.stdout
     if shutil.which(shell) is not None:
         subprocess.run([shell, "-n"], input=script.stdout, text=True, check=True)

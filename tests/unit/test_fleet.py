@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 
 import tuner
+from tuner.bench_on_ray import Board
 from tuner.errors import EnvironmentNotReadyError, TunerError
 from tuner.fleet import BenchLostError, BenchPlace, Done, Need
-from tuner.fleet_on_ray import RayFleet, _Board, _join
+from tuner.fleet_on_ray import RayFleet, _join
 from tuner.machine.stop import Stop
 from tuner.spec.metrics import METRICS, Metric
 from tuner.spec.mistakes import Finding, Mistake
@@ -41,9 +42,9 @@ def made(kind: type[TunerError]) -> TunerError:
 
 
 def test_each_error_is_the_same_in_another_process() -> None:
-    found = every_error()
-    assert len(found) > 15
-    for kind in found:
+    errors = every_error()
+    assert len(errors) > 15
+    for kind in errors:
         error = made(kind)
         back = pickle.loads(pickle.dumps(error))
         assert type(back) is kind
@@ -80,7 +81,7 @@ class Ray:
         return SimpleNamespace(get_node_id=lambda: "node")
 
     def remote(self, kind: type) -> Any:
-        return Actor(kind is _Board, self.started)
+        return Actor(kind is Board, self.started)
 
     def started(self, *work: Any) -> object:
         return object()
@@ -125,7 +126,7 @@ def fleet_of(ray: Ray, benches: int = 2) -> RayFleet:
     return fleet
 
 
-def test_what_memory_was_too_short_for_is_tried_once_more_when_nothing_else_goes_on() -> None:
+def test_task_that_ran_out_of_memory_is_repeated_once_alone() -> None:
     ray = Ray([])
     short = ray.exceptions.OutOfMemoryError("node killed workers")
     ray.ends = [short, "second", "first"]
@@ -136,7 +137,7 @@ def test_what_memory_was_too_short_for_is_tried_once_more_when_nothing_else_goes
     ]
 
 
-def test_what_memory_is_too_short_for_twice_is_lost_with_its_node() -> None:
+def test_task_that_runs_out_of_memory_twice_is_lost_with_its_node() -> None:
     ray = Ray([])
     ray.ends = [ray.exceptions.OutOfMemoryError("the server grew")] * 2
     error = fleet_of(ray, 1).next_done().error
@@ -154,14 +155,14 @@ def test_other_error_of_ray_is_reported_by_its_cause_and_never_by_its_text(
     error = Exception("\x1b[36mray::do()\x1b[39m pid=7")
     error.cause = cause  # type: ignore[attr-defined]
     ray.ends = [error]
-    told = fleet_of(ray, 1).next_done().error
-    assert told is not None
-    assert told is cause or told.message.startswith("a defect of a bench: ")
-    assert "\x1b" not in told.message
+    failure = fleet_of(ray, 1).next_done().error
+    assert failure is not None
+    assert failure is cause or failure.message.startswith("a defect of a bench: ")
+    assert "\x1b" not in failure.message
 
 
 def test_cpus_are_given_to_one_bench_of_a_machine_at_a_time() -> None:
-    board, one = _Board(), Need(cpus=1)
+    board, one = Board(), Need(cpus=1)
     assert board.claim("a", "here", [2, 0, 1], Need(cpus=2)) == (0, 2)
     assert board.claim("b", "here", [2, 0, 1], Need(cpus=2)) is None
     assert board.claim("b", "here", [2, 0, 1], one) == (1,)

@@ -86,7 +86,7 @@ def _added(store: RunStore, name: str) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("name", [".lock", "trials.jsonl"])
-def test_what_a_run_adds_to_is_no_link(name: str, tmp_path: Path) -> None:
+def test_run_refuses_to_add_to_a_file_that_is_a_link(name: str, tmp_path: Path) -> None:
     theirs = tmp_path / "theirs"
     theirs.write_text("theirs")
     store = RunStore.create(tmp_path, "run")

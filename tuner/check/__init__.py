@@ -1,1 +1,1 @@
-"""`tune check`, and the steps that only it takes: `check.py` lists them."""
+"""`tune check`: `check.py` lists its steps; the other modules are used by `tune check` only."""

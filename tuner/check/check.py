@@ -3,8 +3,8 @@
     prepare ─> find_programs ─> manifest ─> serving ─> open_session ─> rounds, soak ─> verdict
             ─> check.json and reports
 
-Whatever goes wrong once the check has a directory, its `check.json` and reports are written before
-the error goes on; the exit code is read from what was written.
+Once a check has a directory, its `check.json` and its reports are written even if it fails; the
+exit code is that of `check.json`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from tuner.errors import DeployRefusedError, InterruptedRunError, TrialError, Tu
 from tuner.machine.stop import Stop
 from tuner.measurement.measurement import Stage
 from tuner.meter.session import open_session
-from tuner.prepare.job import Job, Request, prepare, settled
+from tuner.prepare.config_watch import ConfigWatch
+from tuner.prepare.job import Job, Request, prepare, requested_spec
 from tuner.prepare.machine_lock import among_neighbours, only_one_on
 from tuner.prepare.manifest import manifest_of, with_completed
 from tuner.prepare.serving import ModelNotServedError, serving
@@ -54,7 +55,9 @@ from tuner.spec.units import count_text
 from tuner.writeback.repository import half_written
 from tuner.writing import write_json
 
-#: Checks shown as a trend, this one included.
+#: What the edit of a config means for the result of a check that read it before.
+_AFTER_AN_EDIT = "its result is not about the new file"
+#: Number of checks in the trend of a report, including this one.
 TREND = 10
 
 
@@ -66,18 +69,20 @@ def check(
     accept: bool = False,
     any_machine: bool = False,
 ) -> CheckFacts:
-    """Measures the config in the repository, compares, and keeps what was found.
+    """Measures the config in the repository, compares it with the baseline, and stores the result.
 
-    ``report`` makes the reports in the directory of a check. With ``accept`` the result is to be
-    the next baseline. ``any_machine``: compare with another machine's where this one has none.
+    Args:
+        report: Renders the reports into the directory of a check.
+        accept: Make the result the next baseline if every SLO is met.
+        any_machine: Compare with the baseline of another machine if this one has none.
 
     Raises:
-        TunerError: With the exit code of its class. Once the check has a directory, that holds
-            a `check.json` all the same.
+        TunerError: With the exit code of its class. If the check has a directory by then, the
+            directory holds a `check.json` with the reason.
     """
     stop = Stop(events.note)
     with stop.listening():
-        loaded = settled(request)
+        loaded = requested_spec(request)
         if (half := half_written(loaded.spec.repository)) is not None:
             raise half
         job = prepare(request, loaded)
@@ -88,6 +93,7 @@ def check(
             among_neighbours("check", run_id, job, events.note) as neighbours,
             find_programs(job, request.environment, events.note) as programs,
         ):
+            configs = ConfigWatch(job, "check", _AFTER_AN_EDIT, events.note)
             generator, question = programs.versions()["perf_analyzer"], question_of(job.spec)
             key = Key(job.spec.name, programs.fingerprint(), generator, question)
             baseline = find_baseline(request.output, key, any_machine=any_machine)
@@ -105,13 +111,17 @@ def check(
 
             def checkpoint() -> None:
                 neighbours.look()
+                configs.look()
                 stop.checkpoint()
 
             try:
                 facts = opened.end(opened.measure(programs, events, checkpoint))
             except Exception as error:
-                opened.end_early(error)
-                raise
+                explained = stop.explain(error, store.directory)
+                opened.end_early(explained)
+                if explained is error:
+                    raise
+                raise explained from error
             events.ended(store.directory, facts.status.value, facts.exit_code)
             return facts
 
@@ -119,20 +129,20 @@ def check(
 def _started_as_proved(
     job: Job, results: Path, manifest: Manifest, note: Callable[[str], None]
 ) -> Job:
-    """The job whose server has the variables with which the last run proved the config in place.
+    """The job with the server's environment variables that the last run proved the config with.
 
-    Those that the spec sets itself stay.
+    Variables that the spec sets keep the values of the spec.
     """
     proved = credited_config(results, manifest)
     proved_with = {} if proved is None else proved.candidate.start.environment
     given = {n: c for n, c in proved_with.items() if n not in job.spec.server.environment}
     if variables := assignments(given):
-        note(f"the server has {' '.join(variables)} in its environment, as the last run proved it")
+        note(f"the server starts with {' '.join(variables)}, as in the last run's proof")
     return job.started_with(given)
 
 
 def _machine(programs: Programs) -> str:
-    """In words."""
+    """The machine in words: CPU, cores, GPUs and tritonserver."""
     host, versions = programs.host, programs.versions()
     gpus = [f"{gpu.name}, driver {gpu.driver}" for gpu in host.gpus]
     cpu = f"{host.cpu}, {count_text(host.cores, 'core')}"
@@ -145,8 +155,9 @@ class _Open:
     """A check that has a directory.
 
     Attributes:
-        found: The result to compare with, of this machine or another, or why there is none.
-        accept: The result is to be the next baseline.
+        baseline_or_reason: The accepted result to compare with, or why there is none.
+        report: Renders the reports into the directory of a check.
+        accept: Make the result the next baseline.
     """
 
     job: Job
@@ -169,20 +180,20 @@ class _Open:
 
     @property
     def same_question(self) -> Baseline | None:
-        """The accepted result, if it is of this config on this machine."""
+        """The accepted result, if it was measured with this config on this machine."""
         then, now = self.baseline, (self.key, self.manifest.config_sha256)
         return then if then is not None and (then.key, then.config_sha256) == now else None
 
     @property
     def credited(self) -> float | None:
-        """The load that the config is credited with: by the last run, or when it was accepted."""
+        """The load that the last run credited the config with, or else the accepted result did."""
         level, then = credited_level(self.results, self.manifest), self.same_question
         return then.credited if level is None and then is not None else level
 
     def measure(
         self, programs: Programs, events: Events, checkpoint: Callable[[], None]
     ) -> CheckRounds | CheckVerdict:
-        """What the rounds gave; the verdict alone where the config could not be measured at all."""
+        """The finished rounds, or a verdict where the config could not be measured at all."""
         job, store = self.job, self.store
         events.phase(f"serving {job.spec.name}")
         try:
@@ -224,7 +235,7 @@ class _Open:
             return CheckVerdict(CheckStatus.INCONCLUSIVE, (reason,))
 
     def end(self, rounds: CheckRounds | CheckVerdict) -> CheckFacts:
-        """Accepts the result if requested, and stores how the check ended."""
+        """Stores the result of the check, and makes it the baseline if requested."""
         if isinstance(rounds, CheckVerdict):
             return self.store_facts(rounds)
         not_compared = (
@@ -265,7 +276,7 @@ class _Open:
         )
 
     def _joined(self, rounds: CheckRounds) -> Baseline | None:
-        """The accepted result with this night, if it is another one that showed no change."""
+        """The accepted result with this night added, if it is a new night that shows no change."""
         then, ratio, day = self.same_question, rounds.figures.ratio, self.manifest.created_at[:10]
         if then is None or ratio is None or slo_status(rounds.points) or rounds.client_limit:
             return None
@@ -276,9 +287,9 @@ class _Open:
         return replace(then, later={**then.later, day: to_first})
 
     def end_early(self, error: Exception) -> None:
-        """What is known, with the reason why there is no verdict."""
+        """Stores a `check.json` without figures, with the reason why there is no verdict."""
         if (self.store.directory / CHECK).is_file():
-            return  # the verdict was written; only what comes after it failed
+            return  # the verdict is stored; a later step failed
         status = CheckStatus.FAILED
         if isinstance(error, InterruptedRunError):
             status = CheckStatus.INTERRUPTED
@@ -290,7 +301,7 @@ class _Open:
     def store_facts(
         self, verdict: CheckVerdict, rounds: CheckRounds | None = None, accepted: Path | None = None
     ) -> CheckFacts:
-        """Writes `check.json`, and the reports made of it; ``found``: None where it broke off."""
+        """Writes `check.json` and the reports; ``rounds``: None if the check ended early."""
         manifest, limits = self.manifest, self.job.spec.check
         facts = CheckFacts(
             **dict(CheckFigures() if rounds is None else rounds.figures),

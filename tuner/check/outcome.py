@@ -1,4 +1,4 @@
-"""What a check says of what it measured."""
+"""The verdict of a check, from its rounds."""
 
 from __future__ import annotations
 
@@ -22,11 +22,14 @@ class CheckVerdict(NamedTuple):
 def verdict_of(
     rounds: CheckRounds, limits: Check, not_compared: Reason | None, *, accept: bool
 ) -> CheckVerdict:
-    """The SLOs first, then the comparison; what was not compared did not pass.
+    """Judges the SLOs first, then the comparison with the baseline.
 
-    ``not_compared``: why there is nothing to compare with; None where there is. A result that is
-    to be the next baseline may be worse, but not miss an SLO. Whatever the comparison says, a
-    credited load that misses one is a regression.
+    A credited load that misses an SLO is a regression, whatever the comparison shows.
+
+    Args:
+        not_compared: Why there is no baseline to compare with; None if there is one. A check
+            without a comparison is inconclusive.
+        accept: The result becomes the next baseline if every SLO is met, even if it is worse.
     """
     verdict, soak = (
         _verdict_of_rounds(rounds, limits, not_compared, accept),
@@ -68,7 +71,7 @@ def _verdict_of_rounds(
 
 
 def _met(rounds: CheckRounds) -> Reason:
-    """At which loads every SLO was met, and that loads above the capacity missed one."""
+    """The loads at which every SLO was met, and how many loads missed one."""
     facts: dict[str, Fact] = {"rounds": len(rounds.points)}
     if rounds.any_load and rounds.loads_missed:
         loads = sorted((p.measurement.load for p in rounds.points), key=lambda load: load.level)
@@ -78,7 +81,7 @@ def _met(rounds: CheckRounds) -> Reason:
 
 
 def _not_met(rounds: CheckRounds, status: CheckStatus) -> Reason:
-    """Which SLOs were missed in every round, in some, or could not be judged."""
+    """The SLOs that were missed in every round or in some, or that could not be judged."""
     missed = sum(p.outcome is SloOutcome.MISSED for p in rounds.points)
     facts: dict[str, Fact] = {}
     if not rounds.any_load:

@@ -1,7 +1,7 @@
 """The rounds of a check: the config in the repository, each time on a fresh server.
 
-A round is one of a proof (`tuner.proof.rounds`), under the same arrivals as that round of the
-accepted result, so that what they do to both cancels in the ratio of the two.
+A round is measured as in a proof (`tuner.proof.rounds`). Its arrivals are those of the same round
+of the accepted result, so that the effect of arrivals cancels in the ratio of the two.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from tuner.search.window_notes import refuse_too_slow
 from tuner.sentences import sentence
 from tuner.spec.slo import Goal, Objective
 
-#: Loads tried to find the capacity roughly; the rounds correct what is missing.
+#: Most loads of the rough capacity search before the rounds, which refine the capacity.
 PROBES = 4
 
 
@@ -48,10 +48,12 @@ class CheckRounds:
     """The rounds of one check.
 
     Attributes:
-        held: One point a round, at the load that must be sustained.
-        any_load: Any load will do: ``held`` is each round's highest that met the SLOs.
-        arrivals: Seed of the first round's: the accepted result's, so that rounds are pairs.
-        shown: What they showed, once they are over.
+        points: One point of each round, at the load that must be sustained.
+        any_load: No load is specified: ``points`` has the highest load of each round that met the
+            SLOs.
+        arrivals: Seed of the arrivals of the first round; the accepted result's, so that rounds
+            with the same number are pairs.
+        figures: The figures of all rounds, once they have ended.
     """
 
     def __init__(self, session: Session, baseline: Baseline | None, *, accept: bool) -> None:
@@ -69,13 +71,15 @@ class CheckRounds:
         self.figures = CheckFigures()
 
     def measure(self, credited: float | None) -> None:
-        """Measures round after round until the check is decided; all of them for a new baseline.
+        """Measures rounds until they decide the check; for a new baseline, all of them.
 
-        ``credited``: the load that the config is credited with. It is soaked if the SLOs are met.
+        Args:
+            credited: The load that the config is credited with, in requests per second or clients;
+                it is soaked if the rounds meet the SLOs. None: no soak.
 
         Raises:
-            TrialError: The config cannot be served, or gives no measurement.
-            InterruptedRunError: The user stopped it.
+            TrialError: The config cannot be served, or no load gives a measurement.
+            InterruptedRunError: The user stopped the check.
         """
         most, baseline, current = self._session.spec.check.rounds, self._baseline, self._current
         if baseline is not None and self._paired and not self._accept:
@@ -113,20 +117,20 @@ class CheckRounds:
 
     @property
     def expected(self) -> float:
-        """A load near the capacity, as far as it is known."""
+        """The load at which the next round would begin: the best estimate of the capacity."""
         return self._current.expected_level()
 
     @property
     def client_limit(self) -> float | None:
-        """All that the load generator could send, where what is compared is a lower bound.
+        """The most that the load generator could send, in requests per second.
 
-        In requests per second.
+        None unless the load generator, not the server, limited the capacity.
         """
         return min(r.limit for r in self._current.rounds) if self._current.limited else None
 
     @property
     def loads_tried(self) -> int:
-        """In all rounds."""
+        """Number of loads that were measured, over all rounds."""
         return sum(len(r.points) for r in self._current.rounds)
 
     @property
@@ -136,17 +140,17 @@ class CheckRounds:
 
     @property
     def loads_missed(self) -> int:
-        """Those that missed an SLO: of a capacity search, loads above the capacity."""
+        """Number of loads that missed an SLO, such as those above the capacity."""
         return len(self._missed)
 
     @property
     def disturbances(self) -> tuple[Reason, ...]:
-        """What disturbed the machine under that load, or one that missed an SLO."""
+        """Disturbances at ``points`` and at loads that missed an SLO, each once."""
         texts = (d for p in (*self.points, *self._missed) for d in p.measurement.disturbances)
         return tuple({sentence(d): d for d in reversed([*texts])}.values())[::-1]
 
     def _start(self) -> float:
-        """The load of the first round: a listed one, the accepted result's, or one looked for."""
+        """The load of the first round: the spec's, the accepted result's, or a short search's."""
         session, baseline, at = self._session, self._baseline, self._session.spec.check.at
         listed = session.plan.listed
         if listed is None:
@@ -157,7 +161,7 @@ class CheckRounds:
             return baseline.level
         if len(listed) == 1:
             return listed[0]
-        session.events.phase("looking for the highest load that holds")
+        session.events.phase("looking for the highest load that is sustained")
         session.bench.deploy(session.current)
         return highest_that_holds(session.bench, listed, self.arrivals)
 
@@ -167,19 +171,19 @@ class CheckRounds:
         return rough_capacity(self._session, self.arrivals)
 
     def _round(self, number: int) -> Point:
-        """One more round; the point at the load that must be sustained."""
+        """Measures one round; returns the point at the load that must be sustained."""
         place = self._measured, self._current, self._rules, number, Role.CURRENT, self._at
         try:
             return measure_round(*place)
         except LoadFailedError:
             if number > 0 or self._rules.plan.listed is not None:
                 raise
-        # It drowns in the load that it once sustained: the rounds begin at what it sustains now.
+        # The accepted result's load overloads the server: begin at a load that it sustains now.
         self._current.entrant = replace(self._current.entrant, level=self._rough())
         return measure_round(*place)
 
     def _decided(self) -> bool:
-        """Whether more rounds would change nothing."""
+        """Whether further rounds could not change the verdict."""
         if slo_status(self.points):
             return True
         ratio, limits = self._ratio(), self._session.spec.check
@@ -188,23 +192,23 @@ class CheckRounds:
         return change_of(ratio, limits.warn, limits.fail) is not CheckStatus.INCONCLUSIVE
 
     def _compared(self) -> tuple[str, tuple[float, ...]]:
-        """What a proof compares, of each round."""
+        """The name and the values, one a round, of what is compared; a higher value is better."""
         objective, listed = self._rules.objective, self._rules.plan.listed
         name = objective.metric.name if objective.metric else "throughput" if listed else "capacity"
         return name, self._better_is_more(self._current.readings(self._rules))
 
     def _better_is_more(self, values: Sequence[float]) -> tuple[float, ...]:
-        """From a metric to what is compared, and back."""
+        """Inverts the values of a metric that is minimized, so that higher is better."""
         minimised = self._rules.objective.goal is Goal.MINIMIZE
         return tuple(1.0 / value if minimised else value for value in values)
 
     def _ratio(self) -> Ratio | None:
-        """To the accepted result, above 1 is better; None without one at the same load."""
+        """Ratio to the accepted result, above 1 is better; None without one at the same load."""
         baseline, (compared, values) = self._baseline, self._compared()
         if baseline is None or baseline.compared != compared:
             return None
         if self._rules.plan.listed is not None and baseline.level != self._current.entrant.level:
-            return None  # what is served at another load says nothing
+            return None  # throughput at another load cannot be compared
         if min(*values, *baseline.values) <= 0.0:
             return None
         now, then = map(self._better_is_more, (values, baseline.values))
@@ -217,14 +221,17 @@ class CheckRounds:
         return over_nights(tonight, freedom, baseline.ratios, nights)
 
     def _soak_s(self, credited: float | None) -> float:
-        """About how long the soak takes, if there is one."""
+        """Estimated seconds of the soak; 0 if there is none."""
         spec, plan = self._session.spec, self._session.plan
         if credited is None or float(spec.confirm.soak) == 0.0:
             return 0.0
         return soak_of(spec, LoadPoint(plan.arrivals, credited)).total_s + OVERHEAD_S
 
     def _soak(self, level: float) -> Soak | None:
-        """One long load on a fresh server; None if unwanted. One that shows nothing says why."""
+        """Soaks the load on a fresh server; None if the spec turns soaks off.
+
+        A soak that could not be judged has the reason in ``why_unknown``.
+        """
         session, current = self._session, self._current
         if float(session.spec.confirm.soak) == 0.0:
             return None
@@ -244,10 +251,10 @@ class CheckRounds:
 
 
 def rough_capacity(session: Session, seed: int) -> float:
-    """About where the capacity of the deployed config is; the lowest load tried if all failed.
+    """A rough capacity of the deployed config; the lowest load tried if every load missed an SLO.
 
     Raises:
-        LoadFailedError: Its loads are too low for a verdict.
+        LoadFailedError: The loads that it sustains are too low for a verdict.
     """
     bench, plan = session.bench, session.plan
     bound = None if plan.arrivals.open_loop else tightest_latency(session.spec.slos)

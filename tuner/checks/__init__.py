@@ -1,1 +1,1 @@
-"""What is wrong with a spec and its model repository, or worth knowing, before a server starts."""
+"""Checks of a spec and its model repository that need no server."""

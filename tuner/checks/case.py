@@ -1,14 +1,15 @@
-"""A spec with what of its repository can be read: what every check looks at."""
+"""The input of every check: a spec, and the parts of its job that can be made."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
 from tuner.checks.recordings import RecordedFigures
 from tuner.load.traffic.recordings.replay import RecordedTraffic
 from tuner.modelconfig.served import Served
+from tuner.space.analyzer_results import ReportedConfig
 from tuner.space.space import Space
 from tuner.spec.fields import UnknownValueError
 from tuner.spec.load import LoadedSpec
@@ -21,8 +22,8 @@ _Part = TypeVar("_Part")
 class Case:
     """A spec, and the parts of its job that exist.
 
-    A check that asks for a part that does not exist, or for a value that is wrong in the spec,
-    ends there: `UnknownValueError`.
+    A check that needs a missing part, or a value that is wrong in the spec, ends with
+    `UnknownValueError`.
 
     Attributes:
         spec: With the options of the command line applied.
@@ -31,6 +32,8 @@ class Case:
         recorded: By stream, what its file of requests holds.
         environment: Variables by which programs of this machine are found.
         traffic: The recording that the run replays; None: there is none.
+        analyzed: What Model Analyzer's results that the spec names hold; None: they cannot be read,
+            or it names none.
     """
 
     loaded: LoadedSpec
@@ -40,6 +43,7 @@ class Case:
     searched: Space | None = None
     recorded: Mapping[str, RecordedFigures] = field(default_factory=dict)
     traffic: RecordedTraffic | None = None
+    analyzed: Sequence[ReportedConfig] | None = None
 
     @property
     def served(self) -> Served:
@@ -48,6 +52,10 @@ class Case:
     @property
     def space(self) -> Space:
         return _there(self.searched)
+
+    @property
+    def reported(self) -> Sequence[ReportedConfig]:
+        return _there(self.analyzed)
 
 
 def _there(part: _Part | None) -> _Part:

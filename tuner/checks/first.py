@@ -1,4 +1,4 @@
-"""The configs of Model Analyzer's results that a search begins with."""
+"""Checks of a search's first configs: recipes, and configs from Model Analyzer's results."""
 
 from __future__ import annotations
 
@@ -6,30 +6,31 @@ from collections.abc import Iterator
 
 from tuner.checks.case import Case
 from tuner.errors import SpecError
-from tuner.space.analyzer_results import first_configs, first_of, read_results
+from tuner.space.analyzer_results import first_configs
+from tuner.space.recipes import recipe_configs
+from tuner.space.words import changes_text
 from tuner.spec.mistakes import Finding, FindingSeverity
 
 _FIRST = ("search", "first")
 
 
 def check_first(case: Case) -> Iterator[Finding]:
-    """Its results can be read, and are of the models that are searched."""
+    """Refuses results of Model Analyzer that have no model of the space."""
     file = case.spec.search.first
     if file is None:
         return
     try:
-        results = read_results(file)  # its mistakes too where the space has some
-        first_of(results, file, case.space)
+        first_configs(case.reported, file, case.space)
     except SpecError as error:
         yield from Finding.of(error, _FIRST)
 
 
 def note_first(case: Case) -> Iterator[Finding]:
-    """Which of them go first."""
+    """Notes which configs of Model Analyzer's results are measured first."""
     file = case.spec.search.first
     if file is None:
         return
-    measured = first_configs(file, case.space)
+    measured = first_configs(case.reported, file, case.space)
     outside = f"; the space does not have {measured.outside}" * bool(measured.outside)
     text = (
         f"of the {measured.count} configs in {file.name} that Model Analyzer measured, the best "
@@ -41,3 +42,16 @@ def note_first(case: Case) -> Iterator[Finding]:
             "in the space beside the current config: the search begins as without them"
         )
     yield Finding(_FIRST, text, severity=FindingSeverity.NOTED)
+
+
+def note_recipes(case: Case) -> Iterator[Finding]:
+    """Notes which config of this space each recipe is."""
+    recipes = case.spec.search.recipes
+    if not recipes:
+        return
+    configs, current = recipe_configs(recipes, case.space), case.space.current
+    for number, recipe in enumerate(recipes):
+        text = f"{recipe.value}: the space has no such config, or it has another name"
+        if recipe in configs:
+            text = f"{recipe.value} goes first: {changes_text(configs[recipe], current)}"
+        yield Finding(("search", "recipes", number), text, severity=FindingSeverity.NOTED)

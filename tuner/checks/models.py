@@ -1,4 +1,4 @@
-"""Rules between a spec and the models that it names."""
+"""Checks of a spec against the models that it names."""
 
 from __future__ import annotations
 
@@ -11,15 +11,18 @@ from tuner.errors import SpecError
 from tuner.lint.repository import errors_of
 from tuner.modelconfig.backends import is_ensemble
 from tuner.modelconfig.encoding import UTF_8
+from tuner.modelconfig.files import served_versions
+from tuner.modelconfig.flags import FLAGGED
 from tuner.modelconfig.keys import misread_values, unread_keys
 from tuner.modelconfig.path import with_fields
 from tuner.modelconfig.queues import HANGS, may_be_full
-from tuner.modelconfig.traps import batch_in_dims, fixed_batch, padded_batches, short_queue
+from tuner.modelconfig.rules import Rule
+from tuner.modelconfig.traps import TRAPS
 from tuner.space.build import never_tried, refuse_unmeasurable
 from tuner.space.parameters import SERVER, Knob
 from tuner.spec.labels import of_label
-from tuner.spec.mistakes import Finding, FindingSeverity, Location
-from tuner.spec.paths import PRIORITY_LEVELS
+from tuner.spec.mistakes import Finding, FindingSeverity, Location, listed
+from tuner.spec.paths import CACHE_SIZE, PRIORITY_LEVELS, VERSION_POLICY
 from tuner.spec.units import count_text
 
 #: Messages with keys that a backend may not read.
@@ -29,7 +32,7 @@ _MOST_VALUES = 64
 
 
 def check_encodings(case: Case) -> Iterator[Finding]:
-    """Text of the space can be written into the file; early, not when a winner is to be written."""
+    """Refuses text of the space that could not be written into the file's encoding."""
     for label, model in case.spec.models.items():
         files = case.served.models[label].files
         if files.encoding != UTF_8 and not model.model_dump_json(include={"space"}).isascii():
@@ -38,7 +41,7 @@ def check_encodings(case: Case) -> Iterator[Finding]:
 
 
 def check_measurable(case: Case) -> Iterator[Finding]:
-    """Each model that requests go through answers them by itself."""
+    """Refuses models that cannot be measured, such as language models."""
     for name, stream in case.spec.streams.items():
         for label in case.served.answering([stream.model]):
             model = case.served.models[label]
@@ -63,7 +66,10 @@ def check_priorities(case: Case) -> Iterator[Finding]:
         label = max(reversed(labels), key=lambda label: levels[label])  # a step, of an ensemble
         searched = any(PRIORITY_LEVELS in m.space for la, m in spec.models.items() if la in labels)
         if (stream.priority or 0) > levels[label] and not searched:
-            model, least = served.models[label], max(stream.priority or 0, 2)  # 1 tells none apart
+            model, least = (
+                served.models[label],
+                max(stream.priority or 0, 2),
+            )  # 1 is the same for all
             many = levels[label]
             has = count_text(many, "priority level") if many else "no priority levels"
             yield Finding(
@@ -76,8 +82,39 @@ def check_priorities(case: Case) -> Iterator[Finding]:
             )
 
 
+def check_versions(case: Case) -> Iterator[Finding]:
+    """Refuses versions of streams that no model serves."""
+    for name, stream in case.spec.streams.items():
+        model, searched = case.served.models[stream.model], case.spec.models[stream.model].space
+        versions = served_versions(model.base.completed, model.files.versions)
+        chosen = any(path.startswith(VERSION_POLICY) for path in searched)
+        if chosen or stream.version in (None, *versions):
+            continue
+        yield Finding(
+            ("streams", name, "version"),
+            f"{model.name} serves {listed(versions) or 'none'}, not {stream.version}",
+            hint=f"write {VERSION_POLICY} {{ specific {{ versions: [...] }} }} in config.pbtxt, "
+            "with its directory in the repository",
+        )
+
+
+def check_searched_versions(case: Case) -> Iterator[Finding]:
+    """Refuses versions of the space that the repository does not have."""
+    for parameter in case.space.parameters:
+        if parameter.path != f"{VERSION_POLICY}.specific.versions":
+            continue
+        model = case.served.models[parameter.knob.owner]
+        chosen = {version for value in parameter if isinstance(value, tuple) for version in value}
+        if absent := sorted(chosen - {*model.files.versions}, key=str):
+            text = (
+                f"{model.name} has no version {listed(absent)}, only {listed(model.files.versions)}"
+            )
+            hint = "put its directory into the repository, or leave it out"
+            yield Finding(place_of(parameter.knob), text, key=True, hint=hint)
+
+
 def check_files(case: Case) -> Iterator[Finding]:
-    """Errors of the models, and of those that they call, that lint sees and a server decides."""
+    """Reports lint's errors of the models and of those they call; a server decides."""
     for model in case.served.models.values():
         for finding in errors_of(case.spec.repository, model.name, case.spec.write_to):
             severity = FindingSeverity.DOUBTED
@@ -87,7 +124,7 @@ def check_files(case: Case) -> Iterator[Finding]:
 
 
 def note_open_batches(case: Case) -> Iterator[Finding]:
-    """What only a server knows, since a plan starts none."""
+    """Notes batch sizes that only a server knows."""
     for label, model in case.served.models.items():
         if model.base.leaves_batch_open:
             yield _note(
@@ -99,18 +136,37 @@ def note_open_batches(case: Case) -> Iterator[Finding]:
 
 
 def note_traps(case: Case) -> Iterator[Finding]:
-    """Settings of the models that make batches other than they seem to."""
+    """Notes settings of models whose effect on batches is unexpected."""
     for model in case.served.models.values():
         config = deepcopy(model.base.file)
         config.backend = model.files.backend(config)
-        for trap in (batch_in_dims, fixed_batch, short_queue, padded_batches):
+        for _, trap in TRAPS:
             for path, text, hint in trap(config):
                 at = model.place(path)
                 yield Finding((), text, hint=hint, at=at, severity=FindingSeverity.MINOR)
 
 
+def note_flags(case: Case) -> Iterator[Finding]:
+    """Settings that do nothing on the server that the spec starts, so they are not measured."""
+    server = case.spec.server
+    searches_cache = CACHE_SIZE in server.space
+    for model in case.served.models.values() if server.managed else ():
+        for flagged in FLAGGED:
+            if flagged.rule is Rule.CACHE_FLAG and searches_cache:
+                continue
+            for path, text, hint in flagged.idle(model.base.file, server.args):
+                at = model.place(path)
+                yield Finding(
+                    (),
+                    f"{text}: server.args has none",
+                    hint=hint,
+                    at=at,
+                    severity=FindingSeverity.MINOR,
+                )
+
+
 def note_parameters(case: Case) -> Iterator[Finding]:
-    """Searched parameters, and values, that the model's backend does not read as they are."""
+    """Notes searched parameters and values that the model's backend does not read as written."""
     for parameter in case.space.parameters:
         model = case.served.models.get(parameter.knob.owner)
         if model is None or not parameter.path.startswith(_KEYED):
@@ -128,12 +184,12 @@ def note_parameters(case: Case) -> Iterator[Finding]:
 
 
 def note_untried(case: Case) -> Iterator[Finding]:
-    """Values of the space that no config would be loaded with."""
+    """Notes values of the space that no config uses."""
     yield from (_note(text, severity=FindingSeverity.MINOR) for text in never_tried(case.space))
 
 
 def note_queues(case: Case) -> Iterator[Finding]:
-    """Steps of ensembles whose queues may be full, and what becomes of requests then."""
+    """Notes steps of ensembles whose queues may fill up, and what happens to requests then."""
     models, knobs = case.served.models, [p.knob for p in case.space.parameters]
     steps = [part for m in models.values() if is_ensemble(m.base.file) for part in m.parts]
     for label in dict.fromkeys(steps):
@@ -143,7 +199,7 @@ def note_queues(case: Case) -> Iterator[Finding]:
 
 
 def place_of(knob: Knob) -> Location:
-    """The place in the spec that searches it."""
+    """The place of a searched field in the spec."""
     if knob.owner == SERVER:
         return ("server", "space", knob.path)
     return ("models", knob.owner, "space", knob.path)

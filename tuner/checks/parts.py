@@ -1,4 +1,4 @@
-"""The parts of a case: its models, the space over them, and what its files of requests hold."""
+"""Makes the parts of a case: its models, their space, and the content of its files of requests."""
 
 from __future__ import annotations
 
@@ -7,18 +7,22 @@ from dataclasses import replace
 from typing import TypeVar
 
 from tuner.checks.case import Case
+from tuner.checks.machine import ON_GPU, sees_no_gpu
 from tuner.checks.recordings import traffic_of
 from tuner.checks.requests import figures
 from tuner.errors import EnvironmentNotReadyError, SpecError
 from tuner.machine.host import has_gpu, machine_memory_bytes
 from tuner.modelconfig.files import model_directory, model_names
 from tuner.modelconfig.served import Served, read_served
+from tuner.space.analyzer_results import ReportedConfig, read_results
 from tuner.space.build import build_space
+from tuner.space.parameters import without
 from tuner.space.space import Space
-from tuner.spec.fields import UnknownValueError
+from tuner.spec.fields import UnknownValueError, known
 from tuner.spec.load import LoadedSpec
 from tuner.spec.mistakes import Finding, FindingsError
 from tuner.spec.model import Spec
+from tuner.spec.server import ServerMode
 
 _Part = TypeVar("_Part")
 
@@ -38,7 +42,8 @@ def completed(case: Case) -> tuple[Case, list[Finding]]:
     findings: list[Finding] = []
     models = case.models or _made(lambda: _read_models(case.spec), findings)
     traffic = case.traffic or _made(lambda: traffic_of(case.spec), findings)
-    case = replace(case, models=models, traffic=traffic)
+    analyzed = case.analyzed or _made(lambda: _analyzed(case.spec), findings)
+    case = replace(case, models=models, traffic=traffic, analyzed=analyzed)
     recorded = dict(case.recorded)
     for number, name in enumerate(_made(lambda: [*case.spec.streams], findings) or ()):
         read = recorded.get(name) or _made(lambda: figures(case, number, name), findings)  # noqa: B023
@@ -49,11 +54,23 @@ def completed(case: Case) -> tuple[Case, list[Finding]]:
 
 def _space(case: Case) -> Space:
     space = build_space(case.spec, case.served)
-    return space.with_caches_up_to(machine_memory_bytes()) if case.spec.server.managed else space
+    if case.spec.server.managed:
+        space = space.with_caches_up_to(machine_memory_bytes())
+    if case.spec.server.mode is not ServerMode.LOCAL or not sees_no_gpu(case):
+        return space
+    return replace(space, parameters=tuple(without(p, ON_GPU) for p in space.parameters))
+
+
+def _analyzed(spec: Spec) -> list[ReportedConfig] | None:
+    file = spec.search.first
+    try:
+        return None if file is None else read_results(file)
+    except SpecError as error:
+        raise FindingsError(Finding.of(error, ("search", "first"))) from error
 
 
 def _made(make: Callable[[], _Part], findings: list[Finding]) -> _Part | None:
-    """The part; None where the spec does not say it, or where something is ``found``."""
+    """The part; None if the spec lacks it, or if making it adds to ``findings``."""
     try:
         return make()
     except UnknownValueError:
@@ -80,7 +97,17 @@ def read_models(loaded: LoadedSpec) -> Served:
 
 
 def _read_models(spec: Spec) -> Served:
-    """The models; every one that is missing, or cannot be read, is told."""
+    """The models of a spec; raises FindingsError with each that is missing or unreadable.
+
+    A stream of a model that the spec does not list, or what is no name of a model, is a mistake of
+    the spec: no check of streams and their models applies then.
+    """
+    for label, model in known(spec.models.items()):
+        if model.name != label or "/" in label:
+            raise UnknownValueError(label)
+    for _, stream in known(spec.streams.items()):
+        if stream.model not in spec.models:
+            raise UnknownValueError(stream.model)
     findings = [*_missing(spec)]
     if not findings:
         try:
@@ -104,7 +131,7 @@ def _missing(spec: Spec) -> Iterator[Finding]:
 
 
 def _unreadable(spec: Spec) -> Iterator[Finding]:
-    """What each model, with those it consists of, says by itself."""
+    """The mistake of each model that cannot be read, with those of its parts."""
     reported = set[str]()
     for label, model in spec.models.items():
         try:

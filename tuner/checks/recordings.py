@@ -1,4 +1,4 @@
-"""What is known of a recording before anything is started: that it fits the spec and the models."""
+"""Checks that a recording fits the spec and the models, before anything is started."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class RecordedFigures:
     """A file's number of entries, the bytes of one, and the number of shapes of each input.
 
     Attributes:
-        lengths: So many entries has each of its sequences; empty where it holds none.
+        lengths: Number of entries of each sequence; empty if the file has no sequences.
     """
 
     count: int
@@ -37,7 +37,7 @@ class RecordedFigures:
 
     @classmethod
     def of(cls, entries: Iterable[Mapping[str, ContentSize]]) -> RecordedFigures:
-        """Looks at one entry after the other; there is at least one."""
+        """The figures of a file's entries, of which there is at least one."""
         sizes: Counter[int] = Counter()
         shapes = set()
         for entry in entries:
@@ -51,7 +51,7 @@ def traffic_of(spec: Spec) -> RecordedTraffic | None:
     """The recording that the spec names, if it does, with the spec's streams in it.
 
     Raises:
-        SpecError: It cannot be read, or is of other streams, or in other shares.
+        SpecError: It cannot be read, or has other streams or shares than the spec.
     """
     models = {name: stream.model for name, stream in spec.streams.items()}
     traffic = recorded_traffic(spec.workload.arrivals, models)
@@ -77,6 +77,7 @@ def figures_of(
     tensors: tuple[TensorShape, ...],
     *,
     all_known: bool,
+    in_json: bool = False,
 ) -> RecordedFigures:
     """Checks what each request of a stream carries.
 
@@ -85,4 +86,4 @@ def figures_of(
     """
     of_stream = traffic.of(stream)
     contents = RecordedContents(inputs, of_stream, tensors, all_known=all_known)
-    return RecordedFigures.of(contents.checked())
+    return RecordedFigures.of(contents.checked(in_json=in_json))

@@ -1,4 +1,4 @@
-"""What requests carry, and whether that fits the models that they are sent to."""
+"""Checks that requests fit their models, and notes about what they carry."""
 
 from __future__ import annotations
 
@@ -7,20 +7,23 @@ from dataclasses import replace
 
 from tuner.checks.case import Case
 from tuner.checks.recordings import RecordedFigures, figures_of
-from tuner.errors import SpecError
+from tuner.errors import LoadFailedError, SpecError
 from tuner.load.traffic.encoding import (
     TensorShape,
+    content_bytes,
+    drawn_bytes,
     inputs_of,
     misfits,
-    request_bytes,
     resolve,
 )
 from tuner.load.traffic.request_file import read_requests
-from tuner.load.traffic.wire import Content
+from tuner.load.traffic.wire import Content, ContentSize, json_bytes
 from tuner.modelconfig.backends import may_set_batch
 from tuner.modelconfig.base import unragged_inputs
+from tuner.modelconfig.schema import enum_name, shape_tensors
 from tuner.modelconfig.served import ServedModel
 from tuner.spec.checks import written_bounds
+from tuner.spec.fields import known
 from tuner.spec.labels import of_label
 from tuner.spec.mistakes import Finding, FindingSeverity, listed
 from tuner.spec.paths import DYNAMIC_BATCHING, MAX_BATCH_SIZE
@@ -29,6 +32,7 @@ from tuner.spec.units import Percent, bytes_text, count_text, digits
 from tuner.spec.workload import (
     FileInputs,
     NoRepeat,
+    Protocol,
     RandomInputs,
     RecordingArrivals,
     RecordingInputs,
@@ -37,10 +41,12 @@ from tuner.spec.workload import (
 
 #: A larger request mainly measures the network and the copies, perhaps unintentionally.
 LARGE_BYTES = 1 << 20
+#: Source: Triton's docs/protocol/extension_binary_data.md.
+_NOT_IN_JSON = ("FP16", "BF16")
 
 
 def drawn_tensors(stream: StreamSpec, model: ServedModel) -> tuple[tuple[TensorShape, ...], ...]:
-    """What random requests carry, of each shape, as far as the config says it before a server does.
+    """The tensors of random requests, by shape, as far as config.pbtxt gives them.
 
     Raises:
         SpecError: The spec does not say what the config leaves open.
@@ -57,13 +63,13 @@ def _known_dims(stream: StreamSpec, model: ServedModel) -> list[Mapping[str, Seq
     more = base.completes and not base.known  # inputs may come that the file does not have
     there = {tensor.name for tensor in base.completed.input}
     return [
-        {name: dims for name, dims in shape.dims.items() if name in there or not more}
+        {name: dims for name, dims in known(shape.dims.items()) if name in there or not more}
         for shape in inputs.request_shapes
     ]
 
 
 def check_rows(case: Case) -> Iterator[Finding]:
-    """A request has no more rows than a batch of each model that it goes through."""
+    """Refuses requests with more rows than max_batch_size of a model that they pass through."""
     for name, stream in case.spec.streams.items():
         for label in case.served.answering([stream.model]) if stream.batch_size > 1 else ():
             model = case.served.models[label]
@@ -80,8 +86,24 @@ def check_rows(case: Case) -> Iterator[Finding]:
             )
 
 
+def check_json(case: Case) -> Iterator[Finding]:
+    """Refuses 16-bit tensors in JSON: Triton sends and receives them in binary only."""
+    if case.spec.workload.protocol is not Protocol.HTTP_JSON:
+        return
+    for name, stream in case.spec.streams.items():
+        config = case.served.models[stream.model].base.completed
+        for tensor in (*config.input, *config.output):
+            if (datatype := enum_name(tensor, "data_type").removeprefix("TYPE_")) in _NOT_IN_JSON:
+                whose = of_label(name, case.spec.streams)
+                yield Finding(
+                    ("workload", "protocol"),
+                    f"{tensor.name}{whose} is {datatype}, which JSON does not have",
+                    hint="write http",
+                )
+
+
 def note_full_batches(case: Case) -> Iterator[Finding]:
-    """Notes that what forms batches changes nothing where two requests never fit into one."""
+    """Notes that delay and preferred sizes have no effect where a request fills a batch."""
     for name, stream in case.spec.streams.items():
         for label in case.served.answering([stream.model]) if stream.batch_size > 1 else ():
             sizes = [case.served.models[label].base.completed.max_batch_size]
@@ -103,7 +125,7 @@ def note_full_batches(case: Case) -> Iterator[Finding]:
 
 
 def check_resolution(case: Case) -> Iterator[Finding]:
-    """An SLO depends on bursts as short as itself, which a log of whole seconds does not have."""
+    """Refuses an SLO shorter than the resolution of a log: it depends on bursts that short."""
     recording = None if case.traffic is None else case.traffic.recording
     if recording is None or not recording.resolution_s:
         return
@@ -120,7 +142,7 @@ def check_resolution(case: Case) -> Iterator[Finding]:
 
 
 def check_shapes(case: Case) -> Iterator[Finding]:
-    """Shapes of random requests are those of the model's inputs."""
+    """Refuses shapes of random requests that the model's inputs do not have."""
     for name, stream in case.spec.streams.items():
         model = case.served.models[stream.model]
         if not isinstance(stream.inputs, RandomInputs):
@@ -132,7 +154,7 @@ def check_shapes(case: Case) -> Iterator[Finding]:
 
 
 def check_open_shapes(case: Case) -> Iterator[Finding]:
-    """The spec says what random requests have in dimensions that the config leaves open."""
+    """Refuses random requests without a size for dimensions that the config leaves open."""
     for name, stream in case.spec.streams.items():
         model = case.served.models[stream.model]
         every = _known_dims(stream, model)
@@ -158,20 +180,41 @@ def figures(case: Case, number: int, name: str) -> RecordedFigures | None:
     if isinstance(stream.inputs, FileInputs):
         file = read_requests(stream.inputs.file, tensors, all_known=not more)
         _refuse_mixed_batches(file.entries, stream.inputs, stream.batch_size)
-        result = RecordedFigures.of(
-            {input_name: content.size for input_name, content in entry.items()}
-            for entry in file.entries
-        )
+        datatypes = {t.name: t.datatype for t in tensors if case.spec.workload.in_json}
+        result = RecordedFigures.of(_sizes_in_file(stream.inputs, file.entries, datatypes))
         return replace(result, lengths=file.lengths)
     if case.traffic is None:
         return None
-    return figures_of(stream.inputs, case.traffic, number, tensors, all_known=not more)
+    return figures_of(
+        stream.inputs,
+        case.traffic,
+        number,
+        tensors,
+        all_known=not more,
+        in_json=case.spec.workload.in_json,
+    )
+
+
+def _sizes_in_file(
+    inputs: FileInputs, entries: Sequence[Mapping[str, Content]], datatypes: Mapping[str, str]
+) -> Iterator[Mapping[str, ContentSize]]:
+    """The sizes of each entry's inputs; those with a datatype as JSON."""
+    for number, entry in enumerate(entries, 1):
+        sizes = {name: content.size for name, content in entry.items()}
+        try:
+            for name in entry.keys() & datatypes.keys():
+                size = json_bytes(name, datatypes[name], entry[name])
+                sizes[name] = ContentSize(entry[name].shape, size)
+        except LoadFailedError as error:
+            text = f"{inputs.file}: entry {number}: {error.message}"
+            raise SpecError(text, error.hint) from error
+        yield sizes
 
 
 def _refuse_mixed_batches(
     entries: Sequence[Mapping[str, Content]], inputs: FileInputs, size: int
 ) -> None:
-    """All inferences of one request have the same inputs in the same shapes."""
+    """Refuses requests whose inferences have different inputs or shapes."""
     shapes = [{name: content.shape for name, content in entry.items()} for entry in entries]
     if size == 1 or all(shape == shapes[0] for shape in shapes):
         return
@@ -186,7 +229,7 @@ def _refuse_mixed_batches(
 
 
 def note_requests(case: Case) -> Iterator[Finding]:
-    """What a request of each stream carries, and what its figures count."""
+    """Notes what a request of each stream carries, and what its figures count."""
     for name, stream in case.spec.streams.items():
         inputs, arrivals = stream.inputs, case.spec.workload.arrivals
         if stream.batch_size > 1:
@@ -201,10 +244,11 @@ def note_requests(case: Case) -> Iterator[Finding]:
             yield from _file_notes(name, arrivals.file.name, case)
         if isinstance(inputs, RandomInputs):
             yield from _drawn_notes(name, inputs, case)
+        yield from _answer_notes(name, case)
 
 
 def note_validation_data(case: Case) -> Iterator[Finding]:
-    """What perf_analyzer would compare answers with."""
+    """Notes validation data, which only perf_analyzer compares answers with."""
     for name, stream in case.spec.streams.items():
         if isinstance(stream.inputs, FileInputs):
             text = stream.inputs.file.read_text(errors="replace")
@@ -215,31 +259,70 @@ def note_validation_data(case: Case) -> Iterator[Finding]:
 
 
 def _drawn_notes(name: str, inputs: RandomInputs, case: Case) -> Iterator[Finding]:
-    """What the random requests of a stream carry, of each of their shapes."""
+    """Notes what the random requests of a stream carry, by shape."""
     stream, whose = case.spec.streams[name], of_label(name, case.spec.streams)
     model = case.served.models[stream.model]
     for shape, tensors in zip(inputs.request_shapes, drawn_tensors(stream, model), strict=False):
-        size = request_bytes(tensors, inputs.string_length) * stream.batch_size
-        shapes = listed(f"{t.name} {t.datatype}{list(t.shape)}" for t in tensors)
+        in_json = case.spec.workload.in_json
+        size = sum(drawn_bytes(tensor, inputs, in_json=in_json) for tensor in tensors)
+        size *= stream.batch_size
+        shapes = listed(f"{t.name} {_type_text(t)}{list(t.shape)}" for t in tensors)
         left = {t.name for t in model.base.completed.input} - {t.name for t in tensors}
         without = f" (without the optional {listed(sorted(left))})" if left else ""
         share = f"{Percent(shape.share)} of the requests{whose} carry"
         carries = share if shape.name else f"a request{whose} carries"
-        note = f"{carries} {bytes_text(size)}: {shapes}{without}"
+        size_text = f"about {bytes_text(size)} of JSON" if in_json else bytes_text(size)
+        note = f"{carries} {size_text}: {shapes}{without}"
         if size > LARGE_BYTES:
             where = f"streams.{name}.inputs" if whose else "workload.inputs"
             note += f"; where your users send less, say so in {where}.shapes"
         yield _note(note, size)
+    carried = {t.name for tensors in drawn_tensors(stream, model) for t in tensors}
+    for tensor in sorted(carried & shape_tensors(model.base.completed)):
+        yield Finding(
+            ("streams", name, "inputs"),
+            f"{tensor} is a shape tensor: its values are sizes, and random ones end in errors",
+            hint="give requests by a file, inputs: {kind: file, file: requests.json}",
+            severity=FindingSeverity.NOTED,
+        )
     mixed = {tensor: len(entries) for tensor, entries in mixed_in(inputs.shapes).items()}
     yield from _apart_notes(name, case, mixed, f"inputs{whose}")
 
 
+def _answer_notes(name: str, case: Case) -> Iterator[Finding]:
+    """Notes the size of a stream's responses if they are large, as far as config.pbtxt gives it."""
+    stream, known, least = case.spec.streams[name], list[TensorShape](), ""
+    for output in case.served.models[stream.model].base.completed.output:
+        datatype = enum_name(output, "data_type").removeprefix("TYPE_")
+        if datatype in ("STRING", "INVALID") or min(output.dims, default=1) < 1:
+            least = "at least "
+        elif case.spec.workload.shared_outputs:
+            continue
+        if datatype not in ("STRING", "INVALID"):
+            shape = tuple(max(dimension, 1) for dimension in output.dims)
+            known.append(TensorShape(output.name, datatype, shape))
+    sizes = {tensor.name: content_bytes(tensor, 0) for tensor in known}
+    size = sum(sizes.values()) * stream.batch_size
+    if size > LARGE_BYTES:
+        largest = max(sizes, key=lambda output: sizes[output])
+        yield _note(
+            f"an answer{of_label(name, case.spec.streams)} carries {least}{bytes_text(size)}, most "
+            f"of it in {largest}: sending it is in every latency here"
+        )
+
+
+def _type_text(tensor: TensorShape) -> str:
+    """The datatype in words; config.pbtxt may leave it to the server."""
+    return "of a type left to the server " if tensor.datatype == "INVALID" else tensor.datatype
+
+
 def _file_notes(name: str, file: str, case: Case) -> Iterator[Finding]:
-    """How many requests a stream's file has, how large, and of how many shapes."""
+    """Notes number, size and shapes of the requests in a stream's file."""
     stream, recorded = case.spec.streams[name], case.recorded[name]
     least, most = bytes_text(recorded.least_bytes), bytes_text(recorded.most_bytes)
     what = "request" if stream.batch_size == 1 else "inference"
     size = f", {most}" if least == most else f", {least} to {most} each"
+    size += " as JSON" * case.spec.workload.in_json
     size *= bool(recorded.most_bytes)  # of inputs that only a server knows, nothing is known
     count = count_text(recorded.count, what)
     if recorded.lengths:
@@ -265,6 +348,6 @@ def _apart_notes(name: str, case: Case, shapes: Mapping[str, int], where: str) -
 
 
 def _note(text: str, size: int | None = None) -> Finding:
-    """``size``: bytes of the request that it is about; a run tells that of large ones only."""
+    """``size``: bytes of the request that it is about; a run shows only notes on large ones."""
     small = size is not None and size <= LARGE_BYTES
     return Finding((), text, severity=FindingSeverity.MINOR if small else FindingSeverity.NOTED)

@@ -1,4 +1,4 @@
-"""Whether a load of sequences meets models that take them, and no other load does."""
+"""Checks that models which take sequences get them, and no other models."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from tuner.checks.case import Case
 from tuner.load.traffic.request_file import place_in_data
 from tuner.modelconfig.base import DEFAULT_SEQUENCE_IDLE_US
-from tuner.modelconfig.schema import ModelConfig
+from tuner.modelconfig.schema import ModelConfig, takes_sequences
 from tuner.modelconfig.served import ServedModel
-from tuner.space.sequences import EXAMPLE, takes_sequences
+from tuner.space.sequences import EXAMPLE
 from tuner.spec.labels import of_label
 from tuner.spec.mistakes import Finding, in_brackets, listed
 from tuner.spec.paths import SEQUENCE_IDLE
@@ -19,7 +19,7 @@ _ARRIVALS = ("workload", "arrivals")
 
 
 def check_arrivals(case: Case) -> Iterator[Finding]:
-    """Sequences go to models that take them, and other loads to the others."""
+    """Refuses sequences for models that take none, and other arrivals for those that do."""
     arrivals, taking = case.spec.workload.arrivals, _taking(case)
     if isinstance(arrivals, SequenceArrivals) and not taking:
         names = listed(dict.fromkeys(stream.model for stream in case.spec.streams.values()))
@@ -39,7 +39,7 @@ def check_arrivals(case: Case) -> Iterator[Finding]:
 
 
 def check_played(case: Case) -> Iterator[Finding]:
-    """A file of sequences goes to a model that takes them, each as it stands in the file."""
+    """Refuses a file of sequences for a model that takes none, and repeats of such a file."""
     for name, stream in case.spec.streams.items():
         inputs = stream.inputs
         if not isinstance(inputs, FileInputs) or not _lengths(case, name):
@@ -55,13 +55,13 @@ def check_played(case: Case) -> Iterator[Finding]:
         elif not isinstance(inputs.repeat, NoRepeat):
             yield Finding(
                 ("streams", name, "inputs", "repeat"),
-                f"{inputs.file.name} holds sequences, whose requests come as they stand there",
+                f"{inputs.file.name} holds sequences, whose requests are sent in its order",
                 hint="leave repeat out",
             )
 
 
 def check_lengths(case: Case) -> Iterator[Finding]:
-    """The spec says how many requests a sequence has, or the files of all sequences do."""
+    """Refuses sequences whose length neither the spec nor a file gives, or both do."""
     arrivals, streams = case.spec.workload.arrivals, case.spec.streams
     if not isinstance(arrivals, SequenceArrivals):
         return
@@ -87,7 +87,7 @@ def check_lengths(case: Case) -> Iterator[Finding]:
 
 
 def check_decoupled(case: Case) -> Iterator[Finding]:
-    """Sequences of a decoupled model are not measured."""
+    """Refuses sequences for decoupled models."""
     if not isinstance(case.spec.workload.arrivals, SequenceArrivals) or not _taking(case):
         return
     for model in _loaded_models(case):
@@ -98,7 +98,7 @@ def check_decoupled(case: Case) -> Iterator[Finding]:
 
 
 def check_idle_time(case: Case) -> Iterator[Finding]:
-    """Models keep a sequence until its next request comes."""
+    """Refuses an interval in which a model would drop an idle sequence."""
     spec, arrivals = case.spec, case.spec.workload.arrivals
     if not isinstance(arrivals, SequenceArrivals):
         return
@@ -117,7 +117,7 @@ def check_idle_time(case: Case) -> Iterator[Finding]:
 
 
 def check_count_output(case: Case) -> Iterator[Finding]:
-    """What counts the requests of a sequence is an output of the model."""
+    """Refuses a `count_output` that the model does not have."""
     arrivals, models = case.spec.workload.arrivals, case.served.models
     name = arrivals.count_output if isinstance(arrivals, SequenceArrivals) else None
     for stream in case.spec.streams.values() if name is not None else ():
@@ -129,7 +129,7 @@ def check_count_output(case: Case) -> Iterator[Finding]:
 
 
 def _lengths(case: Case, stream: str) -> tuple[int, ...]:
-    """Those of the sequences in a stream's file."""
+    """Lengths of the sequences in a stream's file."""
     return case.recorded[stream].lengths if stream in case.recorded else ()
 
 

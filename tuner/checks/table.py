@@ -1,9 +1,9 @@
 """The table of checks: everything that is refused or noted of a spec and its repository.
 
-`tune init`, `plan`, `run`, `check` and workers all ask it, so that what one accepts, the next one
-does. A check is a function from a `Case` to findings; it ends where the case lacks what it needs.
-Rules about one model's files, whatever the spec, are those of `tune lint` (`tuner.lint.rules`),
-which `check_files` asks here.
+`tune init`, `plan`, `run`, `check` and benches all use it, so that each accepts what the one before
+accepted. A check is a function from a `Case` to findings; it ends where the case lacks what it
+needs. Rules about one model's files, whatever the spec, are those of `tune lint`
+(`tuner.lint.rules`), which `check_files` applies here.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from tuner.checks import first, machine, models, requests, responses, sequences
 from tuner.checks.case import Case
 from tuner.checks.parts import completed
 from tuner.modelconfig.served import Served
+from tuner.space.build import refuse_empty
 from tuner.spec.checks import cross_checks
 from tuner.spec.load import LoadedSpec, read_spec
 from tuner.spec.mistakes import Finding, FindingSeverity
@@ -49,6 +50,8 @@ CHECKS: tuple[CheckRule, ...] = (
     CheckRule(models.check_encodings),
     CheckRule(models.check_measurable),
     CheckRule(models.check_priorities),
+    CheckRule(models.check_versions),
+    CheckRule(models.check_searched_versions),
     CheckRule(sequences.check_arrivals),
     CheckRule(sequences.check_played),
     CheckRule(sequences.check_lengths),
@@ -58,14 +61,20 @@ CHECKS: tuple[CheckRule, ...] = (
     CheckRule(responses.check_bounded_latencies),
     CheckRule(responses.check_minimized_latency),
     CheckRule(responses.check_protocol_of_decoupled),
+    CheckRule(responses.check_tolerances),
+    CheckRule(responses.check_shared_outputs),
     CheckRule(first.check_first),
     CheckRule(requests.check_rows),
+    CheckRule(requests.check_json),
     CheckRule(requests.check_resolution),
     CheckRule(requests.check_shapes),
     CheckRule(requests.check_open_shapes),
     _doubted(models.check_files),
     _doubted(machine.check_gpus),
+    _doubted(machine.check_listed_gpus),
+    _doubted(machine.check_image),
     _noted(machine.note_mounts),
+    _noted(machine.note_libraries),
     _noted(machine.note_release),
     _noted(requests.note_requests),
     _noted(requests.note_full_batches),
@@ -73,13 +82,16 @@ CHECKS: tuple[CheckRule, ...] = (
     _noted(models.note_queues),
     _noted(models.note_open_batches),
     _noted(models.note_traps),
+    _noted(models.note_flags),
     _noted(models.note_parameters),
     _noted(machine.note_weights),
     _noted(machine.note_shared_memory),
     _noted(models.note_untried),
     _noted(first.note_first),
+    _noted(first.note_recipes),
     _noted(machine.note_cache_sizes),
     _noted(machine.note_gpus),
+    _noted(machine.note_spanning),
 )
 
 
@@ -95,13 +107,19 @@ def checked(loaded: LoadedSpec, spec: Spec, environment: Mapping[str, str]) -> C
 
 
 def refuse_draft(path: Path, text: str, environment: Mapping[str, str]) -> None:
-    """Refuses what `tune plan` would refuse of a spec before that is written; as `checked`."""
+    """Refuses what `tune plan` would refuse of a spec before that is written.
+
+    Raises:
+        SpecError: As `checked`.
+        EnvironmentNotReadyError: Likewise.
+        NothingToSearchError: As `refuse_empty`.
+    """
     loaded = read_spec(path, draft=text)
-    checked(loaded, loaded.spec, environment)
+    refuse_empty(checked(loaded, loaded.spec, environment).space)
 
 
 def checked_again(case: Case, served: Served) -> Case:
-    """The same over what a server completed; raises as `checked`."""
+    """The case with the configs that a server completed, checked again; raises as `checked`."""
     changed = any(model.base.completes for model in served.models.values())
     recorded = {} if changed else case.recorded
     return _refused(replace(case, models=served, recorded=recorded))

@@ -13,13 +13,13 @@ try:
 
     from tuner import __version__
     from tuner.cli.boundary import exit_codes_table, guarded
-    from tuner.cli.terminal import SaidWarnings, say, say_json, say_lines
+    from tuner.cli.terminal import LoggedWarnings, say, say_json, say_lines
     from tuner.errors import EnvironmentNotReadyError
-except KeyboardInterrupt:  # Ctrl-C while the imports take their time
-    sys.stderr.write("stopped: nothing was begun\n")
+except KeyboardInterrupt:  # Ctrl-C during the imports
+    sys.stderr.write("stopped before anything started\n")
     sys.exit(130)
 
-#: Each command with its help. What is not below is imported when it is used: `--help` is quick.
+#: Each command with its help. Modules are imported when a command needs them: `--help` is quick.
 COMMANDS = {
     "init": "draft a spec for a model, with bounds from the model and this machine",
     "models": "list a repository's models, and what of each can be tuned",
@@ -39,7 +39,7 @@ COMMANDS = {
 }
 
 
-#: Two lines each for `--help`.
+#: The examples at the end of each command's `--help`.
 EXAMPLES = {
     "init": (
         "tune init tiny-bert --slo 'p99_latency <= 50ms'",
@@ -86,13 +86,13 @@ EXAMPLES = {
 }
 
 
-#: Where the commands are that have no module of their own name.
+#: Modules of the commands that share one; otherwise a module has the name of its command.
 _MODULES = {
     **dict.fromkeys(("models", "doctor", "plan", "lint"), "inspect_commands"),
     **dict.fromkeys(("report", "compare", "size"), "report_commands"),
     **dict.fromkeys(("apply", "rollback"), "write_commands"),
 }
-#: What other tools call a command, where the letters do not say which is meant.
+#: Names that other tools use for a command and whose spelling does not suggest the right one.
 _MEANT = {
     **dict.fromkeys(("list", "ls", "status", "runs", "show"), "report"),
     "worker": "run --on ray",
@@ -106,7 +106,7 @@ def _show_help(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
 
 
 def _help_option() -> click.Option:
-    """Printed like all else: click's fails where nobody reads on (`| head`) or the disk is full."""
+    """Prints with `say_lines`: click's option fails if the reader is gone or the disk is full."""
     return click.Option(
         ["-h", "--help"],
         is_flag=True,
@@ -118,7 +118,7 @@ def _help_option() -> click.Option:
 
 
 class LazyGroup(click.Group):
-    """A group that imports a command when it is used, and whose commands print help our way."""
+    """A group that imports a command on first use, and adds examples to its help."""
 
     def add_command(self, cmd: click.Command, name: str | None = None) -> None:
         cmd.add_help_option = False
@@ -197,7 +197,7 @@ def _say_versions() -> None:
     is_eager=True,
     expose_value=False,
     callback=_show_version,
-    help="Show the versions of tune, Python, the platform and the programs that are found.",
+    help="Show the versions of tune, Python, the platform, tritonserver and perf_analyzer.",
 )
 @click.option(
     "--color",
@@ -217,7 +217,9 @@ def cli(ctx: click.Context) -> None:
     try:
         Path.cwd()
     except OSError as error:
-        raise EnvironmentNotReadyError("the working directory is gone", "cd elsewhere") from error
+        raise EnvironmentNotReadyError(
+            "the working directory no longer exists", "change to another directory"
+        ) from error
     if ctx.invoked_subcommand is None:
         say_lines(ctx.get_help())
 
@@ -226,7 +228,7 @@ cli.params.append(_help_option())
 
 
 class _CommandName(click.ParamType):  # type: ignore[type-arg]
-    """Completes like one; which there are is checked where commands are found."""
+    """The name of a command, for completion; `resolve_command` reports an unknown one."""
 
     name = "command"
 
@@ -253,7 +255,7 @@ def help_command(ctx: click.Context, command: str | None) -> None:
 
 @cli.command("version")
 def version_command() -> None:
-    """Show the versions of tune, Python, the platform and the programs that are found."""
+    """Show the versions of tune, Python, the platform, tritonserver and perf_analyzer."""
     _say_versions()
 
 
@@ -261,7 +263,7 @@ def version_command() -> None:
 def schema() -> None:
     """Print the JSON Schema of specs, for editors and validators.
 
-    Name it in a spec's first line: # yaml-language-server: $schema=tune.schema.json
+    The first line of a spec names it: # yaml-language-server: $schema=tune.schema.json
     """
     from tuner.spec.reference import json_schema
 
@@ -282,5 +284,5 @@ def completion(ctx: click.Context, shell: str) -> None:
 
 def main() -> None:
     """Entry point: the exit code says how the command ended."""
-    logging.basicConfig(handlers=[SaidWarnings()])
+    logging.basicConfig(handlers=[LoggedWarnings()])
     sys.exit(guarded(cli, sys.argv[1:]))

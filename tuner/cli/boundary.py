@@ -27,7 +27,7 @@ def guarded(command: click.Command, arguments: Sequence[str]) -> int:
 
 @contextmanager
 def _terminated_as_interrupted() -> Iterator[None]:
-    """SIGTERM ends a command as Ctrl-C does, so that no temporary file of it stays."""
+    """SIGTERM ends a command as Ctrl-C does, so that it removes its temporary files."""
     before = signal.getsignal(signal.SIGTERM)
     if before is not signal.SIG_DFL:
         yield
@@ -40,9 +40,9 @@ def _terminated_as_interrupted() -> Iterator[None]:
 
 
 def wanted_color(arguments: Sequence[str], environment: Mapping[str, str]) -> bool | None:
-    """Whether to print in colours; None: on a terminal only.
+    """Whether to print in colors; None: on a terminal only.
 
-    ``--color`` decides, or else NO_COLOR (https://no-color.org) or a terminal that has none.
+    ``--color`` decides; without it, NO_COLOR (https://no-color.org) and TERM=dumb turn colors off.
     """
     option = re.search(r"(?:^|\0)--color[=\0](always|never)(?:\0|$)", "\0".join(arguments))
     if option:
@@ -70,14 +70,14 @@ def _run(
         module = sys.modules.get("tuner.machine.stop")
         begun = module is not None and module.Stop.begun
         nothing = not begun and {*arguments[:1]} & {"run", "check"}
-        say_lines("stopped: nothing was begun" if nothing else "stopped", err=True)
+        say_lines("stopped before anything started" if nothing else "stopped", err=True)
         return 130
     except Exception as error:
         return show_failure(error, debug=debug)
 
 
 def show_failure(error: Exception, *, debug: bool = False) -> int:
-    """Says what a command, or one of several runs, ended with; returns the exit code."""
+    """Prints the error of a command, or of one of several runs; returns the exit code."""
     if isinstance(error, TunerError):
         show_error(error)
         if debug:
@@ -85,7 +85,7 @@ def show_failure(error: Exception, *, debug: bool = False) -> int:
         return error.exit_code
     if lacking := explain_import(error):
         return show_failure(lacking, debug=debug)
-    say_lines(traceback.format_exc(), err=True)  # a defect of ours; say so
+    say_lines(traceback.format_exc(), err=True)  # a defect of tune
     say_lines(
         f"\ntune: this is a defect in tune ({type(error).__name__}); the lines above and the "
         "run's logs/ help to fix it",
@@ -95,8 +95,8 @@ def show_failure(error: Exception, *, debug: bool = False) -> int:
 
 
 def show_error(error: TunerError) -> None:
-    """What happened, then what to do next; also as annotations where CI reads them."""
-    if isinstance(error, InterruptedRunError):  # as the user wished
+    """Prints what happened, then what to do next; on GitHub also as annotations."""
+    if isinstance(error, InterruptedRunError):  # the user asked for it
         say_lines(click.style(error.message, fg="yellow", bold=True), err=True)
     else:
         say_lines(f"{click.style('error:', fg='red', bold=True)} {error.message}", err=True)
@@ -106,7 +106,7 @@ def show_error(error: TunerError) -> None:
 
 
 def ci_annotations(error: TunerError) -> Iterator[str]:
-    """GitHub workflow commands: one for each mistake with its place, or one for the error."""
+    """GitHub workflow commands: one for each mistake, at its position, or one for the error."""
     mistakes = getattr(error, "mistakes", ())
     for m in mistakes:
         yield annotation("error", shortened(m.message), file=m.file, line=m.line, column=m.column)
@@ -115,7 +115,7 @@ def ci_annotations(error: TunerError) -> Iterator[str]:
 
 
 def exit_codes_table() -> str:
-    """For `tune --help`; made from the error classes, so it is always up to date."""
+    """The table of `tune --help`, from the error classes."""
     errors: list[type[TunerError]] = [TunerError, *TunerError.__subclasses__()]
     rows = sorted({*ENDINGS.items(), *((e.exit_code, e.meaning) for e in errors)})
     return "\b\nExit codes:\n" + "\n".join(f"  {code:>3}  {text}" for code, text in rows)

@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 
 
 def _metrics_file(ctx: click.Context, param: click.Parameter, file: Path | None) -> Path | None:
-    """A file that a node exporter reads: it takes no other."""
+    """Usage error unless the node exporter would read the file."""
     if file is not None and file.suffix != ".prom":
-        text = f"{file} does not end in .prom: the node exporter reads no other file"
+        text = f"{file} does not end in .prom: the node exporter reads only such files"
         raise click.BadParameter(text, ctx, param)
     return file
 
@@ -74,12 +74,13 @@ def command(
 ) -> int:
     """Measure the config in the repository, and compare it with the last accepted result.
 
-    Measures in rounds on fresh servers, as a run proves its winner. Searches and writes nothing.
+    Measures in rounds on fresh servers, as a run proves its winner. Does not search, and does not
+    write to the repository.
 
-    Exit code 0: every SLO is met, and a loss above check.fail is ruled out (one above check.warn
-    is reported). 10: an SLO is missed. 11: there is no clear answer, or no accepted result to
-    compare with: that is not a pass. 12: a regression, or the load that the config is credited
-    with does not hold. All results are stored before the exit code is decided.
+    Exit code 0: every SLO is met, and a loss above check.fail is ruled out (a loss above check.warn
+    is reported). 10: an SLO is missed. 11: inconclusive, or no accepted result to compare with:
+    that is not a pass. 12: a regression, or the load that the config is credited with is no longer
+    sustained. All results are stored before the exit code is decided.
     """
     refuse_two_answers(progress, output_format)
     ui = choose_ui(progress, -quiet, spec)
@@ -121,7 +122,7 @@ def command(
 
 
 def export(request: Request, made: list[Path], code: int, metrics: Path) -> None:
-    """Writes the metrics, with the exit code of the process; a failure is only a note."""
+    """Writes the metrics, with the exit code of the process; a failure to write is only a note."""
     from tuner.record.checks import read_check
     from tuner.report import check_document as document
     from tuner.spec.load import load_spec
@@ -156,7 +157,7 @@ def print_check(directory: Path, facts: CheckFacts, output_format: str) -> None:
 
 
 def annotation_lines(facts: CheckFacts) -> list[str]:
-    """One, at the spec's first line, if the check did not pass or deserves a warning."""
+    """An annotation at the spec's first line if the check failed or has a warning; else none."""
     if not facts.exit_code and facts.status.value != "worse":
         return []
     level = "error" if facts.exit_code else "warning"

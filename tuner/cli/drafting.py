@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,17 +20,21 @@ if TYPE_CHECKING:
     from tuner.space.draft_instances import Machine
     from tuner.space.draft_space import DraftedModel
 
-#: The SLO of a draft, where nobody says one.
+#: The SLO of a draft if neither the user nor a file states one.
 EXAMPLE = "p99_latency <= 100ms"
-#: Where no image of NVIDIA's has the backends that are lacking.
+#: The remark if none of NVIDIA's images has all backends of the models.
 _ELSEWHERE = (
-    "no image of NVIDIA's has all that is needed: name a directory that has it, args: "
-    "[--backend-directory=DIR], or an image of your own, mode: docker, image: IMAGE"
+    "no NVIDIA image has all of these backends: name a directory that has them, args: "
+    "[--backend-directory=DIR], or your own image, mode: docker, image: IMAGE"
 )
 
 
 def drafted_spec(model: Path, slos: Sequence[str], directory: Path) -> str:
-    """The text of a spec in ``directory`` for a model: its name, or a path of its directory.
+    """Drafts a spec for one model.
+
+    Args:
+        model: Name of the model in the default repository, or path of its directory.
+        directory: Directory that the spec is written to; paths in the spec are relative to it.
 
     Raises:
         SpecError: There is nothing to tune, or an SLO is wrong.
@@ -56,22 +59,26 @@ def drafted(
     server: dict[str, str],
     write_to: str,
 ) -> str:
-    """The text of a spec in ``directory``; ``parts``: the models, where they were read already.
+    """Drafts a spec for a model and the models that are served with it.
 
-    ``slos``: those of the command line.
+    Args:
+        directory: Directory that the spec is written to; paths in the spec are relative to it.
+        profile: The model's settings in a file of Model Analyzer.
+        parts: The model and those served with it, by name, if they have been read already.
+        slos: SLOs of the command line.
+        server: The section of the spec; empty: the draft chooses.
     """
     from tuner.space.draft import draft_spec
-    from tuner.space.draft_slos import joined, on_a_latency
 
     given = None
     repository = _repository(repository, profile, model)
     parts = _read_parts(repository, model, write_to, profile, parts)
     if profile is not None:
         from tuner.model_analyzer.carry import carried
+        from tuner.space.draft_space import are_for_sequences
 
-        latency = next(iter(on_a_latency(slos)), EXAMPLE)
-        given = carried(profile, parts[model].config, directory, latency)
-        given = replace(given, slos=joined(slos, given.slos))
+        sequences = are_for_sequences(parts)
+        given = carried(profile, parts, directory, slos, sequences=sequences)
     more = _server_of(server, repository, parts, write_to)
     where, machine = os.path.relpath(repository, directory), _machine()
     return draft_spec(parts, machine, where, slos, given, write_to=write_to, **more)
@@ -86,13 +93,13 @@ def drafted_together(
     server: dict[str, str],
     write_to: str,
 ) -> str:
-    """The text of a spec with a stream for each of the models that are profiled together."""
+    """Drafts a spec with one stream for each of the models that are profiled together."""
     from tuner.model_analyzer.together import streams_of
     from tuner.space.draft_streams import draft_streams
 
     repository = _repository(repository, profiles[0], profiles[0].model)
     models = [_read_parts(repository, p.model, write_to, p) for p in profiles]
-    streams = streams_of(profiles, models, directory, slos, EXAMPLE)
+    streams = streams_of(profiles, models, directory, slos)
     more = _server_of(server, repository, {n for parts in models for n in parts}, write_to)
     where, machine = os.path.relpath(repository, directory), _machine()
     command = f"tune init --from-model-analyzer {profiles[0].path}"
@@ -106,9 +113,9 @@ def _read_parts(
     profile: Profile | None = None,
     parts: Mapping[str, DraftedModel] | None = None,
 ) -> Mapping[str, DraftedModel]:
-    """The model by its name, then those that are served with it; says what lint finds of it."""
+    """The model and those served with it, by name; prints the lint errors of the model."""
     from tuner.lint.repository import errors_of
-    from tuner.modelconfig.files import model_names, read_model
+    from tuner.modelconfig.files import model_names, passed_over, read_model
     from tuner.modelconfig.message import parse
     from tuner.modelconfig.rules import violations
     from tuner.modelconfig.tree import field_place
@@ -116,8 +123,8 @@ def _read_parts(
     from tuner.space.build import broken_config
 
     if plain(model) != model:
-        text = f"{model!r} is no name for a model: it has characters that are not shown"
-        raise SpecError(text, "rename its directory, with letters, digits, - and _")
+        text = f"{model!r} is not a valid model name: it has non-printable characters"
+        raise SpecError(text, "rename its directory; use letters, digits, - and _")
     files = read_model(repository, model, write_to)
     config = parse(files.text, str(files.path))
     if refused := violations(config, completes=files.completes(config)):
@@ -127,6 +134,7 @@ def _read_parts(
         )
     if not (files.sha256 or files.backend(config)):
         text = f"{files.directory} holds neither a config.pbtxt nor a model"
+        text += passed_over(files.directory)
         raise SpecError(text, "put the model's file into a version directory, such as 1")
     for finding in errors_of(repository, model, write_to):
         say(f"{finding.place}: {finding.message}", err=True)
@@ -149,7 +157,7 @@ def _repository(repository: Path | None, profile: Profile | None, model: str) ->
 def _server_of(
     server: dict[str, str], repository: Path, models: Iterable[str], write_to: str
 ) -> dict[str, Any]:
-    """The server's section, with a remark where it is not the one that was asked for."""
+    """Arguments of `draft_spec`: the server's section, and a remark if the draft chose it."""
     from tuner.modelconfig.files import read_model
 
     if server:
@@ -158,7 +166,7 @@ def _server_of(
 
 
 def _needed_server(models: Iterable[ModelFiles]) -> dict[str, Any]:
-    """A container, and why, where this machine's server lacks a backend; else what a draft has."""
+    """A container, and why, if this machine's server lacks a backend; else the draft's default."""
     from tuner.server.binaries import tritonserver
     from tuner.triton.local import find_backends
     from tuner.triton.needs import backends_of, image_with

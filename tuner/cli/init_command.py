@@ -13,8 +13,8 @@ import click
 
 from tuner.cli import options
 from tuner.cli.drafting import EXAMPLE, drafted, drafted_together
-from tuner.cli.terminal import say, say_document
-from tuner.errors import EnvironmentNotReadyError, SpecError
+from tuner.cli.terminal import say, say_document, say_lines
+from tuner.errors import EnvironmentNotReadyError, NothingToSearchError, SpecError, TunerError
 from tuner.regular import is_there
 from tuner.spec.mistakes import listed
 from tuner.spec.paths import CONFIG_NAME, REPOSITORY
@@ -85,7 +85,7 @@ def command(
     if every:
         if analyzer_file is not None:
             raise SpecError(
-                "--all and --from-model-analyzer exclude each other",
+                "--all and --from-model-analyzer cannot be used together",
                 "draft each model of that file: tune init MODEL --from-model-analyzer FILE",
             )
         where = Path(model) if model else repository or options.default_repository("init --all")
@@ -93,13 +93,17 @@ def command(
         _draft_all(where, output or Path("specs"), {**wanted, "server": server}, force=force)
         return
     if image and host:
-        text = "--image and --server each say where the server comes from"
+        text = "--image and --server cannot be used together: each defines the server"
         raise SpecError(text, "give one of them")
-    if model and repository is None and Path(model).name != model:  # a path of its directory
+    if model and repository is None and Path(model).name != model:  # the path of its directory
         repository, model = Path(model).parent, Path(model).name
-    if model and not analyzer_file and (file := _beside(repository or REPOSITORY, model)):
+    if (
+        model
+        and not analyzer_file
+        and (file := _analyzer_settings(repository or REPOSITORY, model))
+    ):
         analyzer_file, repository = file, repository or REPOSITORY
-        say(f"the draft takes settings from {file}, where a spec has them", err=True)
+        say(f"the draft takes over the settings of {file} that a spec supports", err=True)
     profiles = _profiles(analyzer_file, model)
     named = [profile.model for profile in profiles] or list(filter(None, [model]))
     if not named:
@@ -116,9 +120,10 @@ def command(
     else:
         profile = next(iter(profiles), None)
         text = drafted(named[0], repository, directory, profile, server=server, **wanted)
-    refused = _refusal(directory / target.name, text, brought=bool(profiles or slos))
-    _tell(profiles)
-    _tell_refused(refused)
+    file_name = f"{name}.yaml" if to_stdout else target.name
+    refused = _refusal(directory / file_name, text, brought=bool(profiles or slos))
+    _print_left_out(profiles)
+    _print_refusal(refused)
     if to_stdout:
         say_document(text)
         return
@@ -127,16 +132,21 @@ def command(
     say(f"next:  tune plan {path_text}   then   tune run {path_text}", err=True)
 
 
-def _refusal(target: Path, text: str, *, brought: bool) -> SpecError | None:
-    """Why `tune plan` refuses a draft that takes over what the user brings; None where it does not.
+def _refusal(target: Path, text: str, *, brought: bool) -> TunerError | None:
+    """Why `tune plan` refuses a draft with values of the user; None if the draft is valid.
+
+    Args:
+        brought: The draft has the user's SLOs or settings.
 
     Raises:
-        SpecError: It would refuse the draft, of which all is of ours.
+        SpecError: The draft is refused, though `tune init` chose all its values.
     """
     from tuner.checks.table import refuse_draft
 
     try:
         refuse_draft(target, text, dict(os.environ))
+    except NothingToSearchError as error:
+        return error
     except SpecError as error:
         if not brought:
             raise
@@ -144,9 +154,9 @@ def _refusal(target: Path, text: str, *, brought: bool) -> SpecError | None:
     return None
 
 
-def _tell_refused(refused: SpecError | None) -> None:
+def _print_refusal(refused: TunerError | None) -> None:
     if refused is not None:
-        say(f"tune plan refuses this draft until it is changed:\n{refused.message}", err=True)
+        say_lines(f"tune plan refuses this draft; change it first:\n{refused.message}", err=True)
 
 
 def _refuse_target(target: Path, model: str, *, force: bool) -> None:
@@ -165,8 +175,8 @@ def _refuse_no_config(write_to: str) -> None:
         raise SpecError(f"--write-to {write_to}: {error}") from error
 
 
-def _beside(repository: Path, model: str) -> Path | None:
-    """The settings for Model Analyzer that AITune publishes with a model."""
+def _analyzer_settings(repository: Path, model: str) -> Path | None:
+    """The settings for Model Analyzer that AITune publishes with a model, if there are any."""
     file = repository / model / "model_analyzer" / "config.yaml"
     return file if is_there(file) else None
 
@@ -187,7 +197,7 @@ def _write(target: Path, text: str) -> None:
             with explained(target):  # such as a pipe
                 target.write_text(text, encoding="utf-8")
     except EnvironmentNotReadyError as error:
-        error.hint = "free some space, or name another file with --output, - is stdout"
+        error.hint = "free some space, or name another file with --output (- is stdout)"
         raise
     say(f"drafted {target}")
 
@@ -195,7 +205,7 @@ def _write(target: Path, text: str) -> None:
 def _draft_all(
     repository: Path, directory: Path, wanted: Mapping[str, Any], *, force: bool
 ) -> None:
-    """A spec for each model, parents before their parts, so that none is searched by two."""
+    """Drafts a spec for each model, parents before parts, so that each is in one spec only."""
     from tuner.checks.table import refuse_draft
     from tuner.modelconfig.files import model_names
     from tuner.run.models import parts_of
@@ -203,59 +213,60 @@ def _draft_all(
     parts: dict[str, Mapping[str, DraftedModel]] = {}
     for name in model_names(repository):
         parts[name] = {}
-        with suppress(SpecError, EnvironmentNotReadyError):  # drafting it says what is wrong
+        with suppress(SpecError, EnvironmentNotReadyError):  # the draft below reports the error
             parts[name] = parts_of(repository, name, wanted["write_to"])
     inner = {part for name, group in parts.items() for part in group if part != name}
     left, owner = dict[str, str](), dict[str, str]()
     for name in sorted(parts, key=lambda n: (n in inner, n)):
         taken = [owner[m] for m in (name, *parts[name]) if m in owner]
         if name in owner:
-            left[name] = f"it is searched with {owner[name]}"
+            left[name] = f"it is searched in the spec of {owner[name]}"
         elif taken:
             left[name] = f"it shares models with {taken[0]}"
         else:
             try:
                 text = drafted(name, repository, directory.absolute(), None, parts[name], **wanted)
                 refuse_draft(directory / f"{name}.yaml", text, dict(os.environ))
-            except (SpecError, EnvironmentNotReadyError) as error:
+            except (SpecError, NothingToSearchError, EnvironmentNotReadyError) as error:
                 left[name] = " ".join(error.message.split())
                 continue
             owner |= dict.fromkeys((name, *parts[name]), name)
             target = directory / f"{name}.yaml"
             if target.exists() and not force:
-                say(f"kept {target}, which exists: --force replaces it")
+                say(f"kept the existing {target}: --force replaces it")
                 continue
             _write(target, text)
-            if file := _beside(repository, name):
-                say(f"{file} is not taken over: tune init {shlex.quote(str(file.parents[1]))} does")
+            if file := _analyzer_settings(repository, name):
+                command = f"tune init {shlex.quote(str(file.parents[1]))}"
+                say(f"not taken over: the settings of {file}; to use them: {command}")
     for name, why in sorted(left.items()):
         say(f"left out {name}: {why}")
     if not owner:
-        raise SpecError(f"no model of {repository} can be tuned", "tune lint finds what is wrong")
+        raise SpecError(f"no model of {repository} can be tuned", "`tune lint` lists the problems")
     say(f"next:  tune run {shlex.quote(f'{directory}/*.yaml')}", err=True)
 
 
 def _named_server(image: str | None, host: str | None) -> dict[str, str]:
-    """The spec's section, by the options; empty where neither is given."""
+    """The server section of the spec, from --image or --server; empty if neither is given."""
     if image:
         return {"mode": "docker", "image": image}
     if host is None:
         return {}
     if ":" in host or "/" in host:
         raise SpecError(
-            f"--server {host}: expected the name of a host, without a port",
+            f"--server {host}: expected a host name without a port",
             "set the ports in the draft: server.http, server.grpc",
         )
     ports = {"http": 8000, "grpc": 8001, "metrics": 8002}
     return {"mode": "remote", **{name: f"{host}:{port}" for name, port in ports.items()}}
 
 
-def _tell(profiles: Sequence[Profile]) -> None:
-    """Prints on stderr what the draft leaves out of the file."""
+def _print_left_out(profiles: Sequence[Profile]) -> None:
+    """Prints the settings and models of the file that the draft leaves out, on stderr."""
     left = dict.fromkeys(line for profile in profiles for line in profile.left)
     if left:
         say(f"not carried over from {profiles[0].path}:", err=True)
     for line in left:
         say(f"  {line}", err=True)
     if others := [name for profile in profiles for name in profile.others]:
-        say(f"other models of the file, each needs a spec of its own: {listed(others)}", err=True)
+        say(f"other models of the file, which need separate specs: {listed(others)}", err=True)

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 def models_command(repository: Path, output_format: str) -> None:
     """List the models of REPOSITORY: backend, versions, batching, and what of each can be tuned.
 
-    What can be tuned is what `tune init` would search on this machine. Starts no server. Exit code
-    3 when nothing can be tuned.
+    Lists the fields that `tune init` would search on this machine. Starts no server. Exit code 3
+    if nothing can be tuned.
     """
     from tuner.run.models import HEADER, list_models
     from tuner.writeback.repository import half_written
@@ -45,7 +45,7 @@ def models_command(repository: Path, output_format: str) -> None:
     say("next:  tune init MODEL", err=True)
 
 
-#: Colours of a finding's severity.
+#: Colors of a finding's severity.
 _COLORS = {"error": "red", "warning": "yellow", "note": "cyan"}
 
 
@@ -62,8 +62,8 @@ _COLORS = {"error": "red", "warning": "yellow", "note": "cyan"}
 @click.option(
     "--no-weights",
     is_flag=True,
-    help="Version directories and model files are absent, as in a git checkout without them. "
-    "Detected automatically when no model has a directory in it.",
+    help="Version directories and model files are absent, as in a git checkout without weights. "
+    "Assumed if no model has any subdirectory.",
 )
 @options.output_format
 def lint_command(
@@ -75,7 +75,7 @@ def lint_command(
 ) -> int:
     """List what is wrong or risky in the config.pbtxt and model.py files of REPOSITORY.
 
-    Exit code 2 when there is an error, 0 otherwise. docs/lint.md lists the rules.
+    Exit code 2 if there is an error, else 0. docs/lint.md lists the rules.
     """
     from tuner.lint.repository import lint_repository
     from tuner.lint.rules import LintFinding, Severity
@@ -121,8 +121,7 @@ def doctor_command(spec: Path | None, output: Path, output_format: str) -> int:
     """Check programs (by running them), ports, GPU and permissions; say how to fix each problem.
 
     With SPEC, checks what that spec needs; otherwise, what the local mode needs. Exit code 4 if
-    something is missing; a busy machine is a warning. The report of each run says how well
-    measurements repeat here.
+    something is missing; a busy machine is a warning.
     """
     from tuner.run.doctor import readiness
 
@@ -161,15 +160,15 @@ def plan_command(
     """Show the size of the space, the expected time and model loads, the first candidates and the
     command lines.
 
-    Starts no server, puts load on none, and runs nothing that the spec names, so it is safe with a
-    stranger's spec. Runs this machine's tritonserver and perf_analyzer for their versions, unless
-    the spec names others. The JSON output also has the full spec with its defaults.
-    Exit code 2 if Triton would refuse a model.
+    Starts no server, sends no load, and runs nothing that the spec names, so it is safe with an
+    untrusted spec. Runs this machine's tritonserver and perf_analyzer to read their versions,
+    unless the spec names others. The JSON output also has the full spec with its defaults. Exit
+    code 2 if Triton would refuse a model.
     """
     from tuner.run.plan import draw_plan
 
     plan = draw_plan(spec, dict(os.environ), candidates, overrides)
-    name = shlex.quote(str(spec))
+    name = shlex.join([str(spec), *(f"--set={override}" for override in overrides)])
     if output_format == "json":
         say_json(plan.to_json())
         return 2 if plan.problems else 0
@@ -188,7 +187,7 @@ def plan_command(
 
 def lines_of(plan: DrawnPlan) -> list[str]:
     """The size of the space, time, model loads, the first candidates and the command lines."""
-    lines = [f"space     {plan.space_text}", f"time      {plan.estimate.text}"]
+    lines = [f"space     {plan.space_text}", f"time      {plan.time_text}"]
     lines.append(f"loads     {plan.loads_text}")
     lines += [f"error     {problem}" for problem in plan.problems]
     lines += [f"note      {note}" for note in plan.notes]

@@ -1,4 +1,4 @@
-"""Options that several commands share, how RUN is understood, and what the shell offers."""
+"""Options that several commands share, how RUN is resolved, and shell completion."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from tuner.spec.paths import REPOSITORY, SEVERAL_REPOSITORIES
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-#: A spec has this in it; other YAML files are not offered.
+#: Text that a spec contains; completion leaves other YAML files out.
 _SPEC_MARK = b"\nslo:"
-#: No spec is larger.
+#: Completion reads at most this much of a file.
 _SPEC_BYTES = 64 * 1024
 
 
 class RunDirectory(click.ParamType):  # type: ignore[type-arg]
-    """A run by its directory, or by its id below --output.
+    """A run, by its directory or by its id below --output.
 
     Attributes:
-        marks: Files of which each directory that is offered has one.
+        marks: Names of files; a directory that contains one of them is a run.
     """
 
     name = "run"
@@ -47,8 +47,8 @@ class RunDirectory(click.ParamType):  # type: ignore[type-arg]
         directory = next((p for p in (named, stored) if os.access(f"{p}/", os.F_OK)), None)
         if is_file and named.suffix in (".csv", ".tsv"):
             text = (
-                f"{str(value)!r} is a table, not a run: its rows are single measurements, with no "
-                "load that is proved to meet SLOs; tune run SPEC, or tune check SPEC, makes one"
+                f"{str(value)!r} is a table, not a run: it has no load that is proved to meet the "
+                "SLOs; `tune run SPEC` or `tune check SPEC` measures one"
             )
             self.fail(text, param, ctx)
         if directory is None:
@@ -64,7 +64,7 @@ class RunDirectory(click.ParamType):  # type: ignore[type-arg]
     def shell_complete(
         self, ctx: click.Context, param: click.Parameter, incomplete: str
     ) -> list[CompletionItem]:
-        """What is kept below --output, the newest first."""
+        """The runs below --output, the newest first."""
         runs = sorted(self._kept(_output(ctx)), reverse=True)
         offered = [str(run) for run in runs if str(run).startswith(incomplete)]
         offered += [run.name for run in runs if incomplete and run.name.startswith(incomplete)]
@@ -75,7 +75,7 @@ class RunDirectory(click.ParamType):  # type: ignore[type-arg]
 
 
 class RunOrSeries(RunDirectory):
-    """A series as well."""
+    """A run or a series, by its directory or by its id below --output."""
 
     marks = ("manifest.json", "series.json")
 
@@ -95,7 +95,7 @@ def complete_spec(
 def complete_model(
     ctx: click.Context, param: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
-    """Models of the repository that was named, or those below a path typed so far."""
+    """Models of the repository that the command line names, or below the path typed so far."""
     del param
     above = incomplete[: incomplete.rfind("/") + 1]
     repository = Path(above or ctx.params.get("repository") or REPOSITORY)
@@ -108,7 +108,7 @@ def complete_model(
 def complete_model_or_run(
     ctx: click.Context, param: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
-    """Models first."""
+    """Models, then runs."""
     runs = RunDirectory().shell_complete(ctx, param, incomplete)
     return [*complete_model(ctx, param, incomplete), *runs]
 
@@ -116,7 +116,7 @@ def complete_model_or_run(
 def complete_directory(
     ctx: click.Context, param: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
-    """Directories, which the shell lists itself."""
+    """Leaves the listing of directories to the shell."""
     del ctx, param
     return [CompletionItem(incomplete, type="dir")]
 
@@ -134,7 +134,7 @@ def _is_spec(path: Path) -> bool:
 
 
 class Quantity(click.ParamType):  # type: ignore[type-arg]
-    """A quantity of `tuner.spec.units` by the name of its class there, as a float."""
+    """A quantity with a unit, as a float; ``unit``: name of its class in `tuner.spec.units`."""
 
     def __init__(self, unit: str) -> None:
         self.name = unit.lower()
@@ -152,7 +152,7 @@ class Quantity(click.ParamType):  # type: ignore[type-arg]
 
 
 class Integer(click.ParamType):  # type: ignore[type-arg]
-    """A whole number that is not below the least one."""
+    """A whole number, at least ``least``."""
 
     name = "integer"
 
@@ -170,7 +170,7 @@ class Integer(click.ParamType):  # type: ignore[type-arg]
 
 
 class ExistingPath(click.Path):
-    """A file or a directory that must be there; of one that is not, the likely one is named."""
+    """A file or directory that must exist; the error suggests a similar path."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         try:
@@ -184,7 +184,7 @@ class ExistingPath(click.Path):
             )
 
 
-#: Type of a file, or a directory, that need not be there; and of those that must.
+#: Types of paths that need not exist, then of those that must.
 FILE = click.Path(dir_okay=False, path_type=Path)
 DIRECTORY = click.Path(file_okay=False, path_type=Path)
 EXISTING_FILE = ExistingPath(exists=True, dir_okay=False, path_type=Path)
@@ -226,13 +226,13 @@ overrides_option = click.option(
     "overrides",
     multiple=True,
     metavar="PATH=VALUE",
-    help="Set a value of the spec, e.g. budget.trials=3, or 'slo=[p99_latency <= 20ms]'. May be "
-    "given several times.",
+    help="Set a value of the spec, e.g. budget.trials=3 or 'slo=[p99_latency <= 20ms]'; may be "
+    "repeated.",
 )
 
 
 def refuse_storage(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
-    """Callback of an option of earlier versions."""
+    """Callback of an option that earlier versions had: usage error where it is given."""
     if value is not None:
         raise click.BadParameter(
             "the option was removed: a run keeps study.db in its directory, and --on ray "
@@ -243,7 +243,7 @@ def refuse_storage(ctx: click.Context, param: click.Parameter, value: str | None
 
 
 def _only_one(ctx: click.Context, param: click.Parameter, value: tuple[Path, ...]) -> Path | None:
-    """Callback of an option of which click would silently take the last."""
+    """Callback of an option that may be given once: click would silently take the last value."""
     if len(value) > 1:
         raise click.BadParameter(f"one is expected; {SEVERAL_REPOSITORIES}", ctx, param)
     return value[0] if value else None
@@ -256,10 +256,10 @@ def repository_option(help: str) -> Callable[[F], F]:  # noqa: A002
 
 
 def default_repository(command: str) -> Path:
-    """Finds the model repository where no option names one.
+    """The default model repository, where no option names one.
 
     Args:
-        command: Named in the hint, with the option to add.
+        command: The command that the hint completes with the option.
 
     Raises:
         EnvironmentNotReadyError: There is no such directory.
@@ -276,5 +276,5 @@ def default_repository(command: str) -> Path:
 through_links_option = click.option(
     "--through-links",
     is_flag=True,
-    help="Write a config.pbtxt that is a link to a file which is not the model's own.",
+    help="Also write a config.pbtxt that links to a file outside the model's directory.",
 )

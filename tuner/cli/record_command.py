@@ -1,4 +1,4 @@
-"""`tune record`: a recording of requests, made from what was written down elsewhere."""
+"""`tune record`: makes a recording of requests from a trace, an access log or inputs."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 def _shapes(
     ctx: click.Context, param: click.Parameter, values: tuple[str, ...]
 ) -> dict[str, list[str]]:
-    """Each INPUT=DIM,... as an input with its dimensions."""
+    """The dimensions of each input, from options of the form INPUT=DIM,...."""
     dims_by_input = {}
     for value in values:
         name, equals, dims = value.partition("=")
         dims_by_input[name] = [dim.strip() for dim in dims.split(",")]
         if not (name and equals and all(dims_by_input[name])):
-            text = f"{value!r} is not INPUT=DIM,..., such as input_ids=tokens"
+            text = f"{value!r} is not of the form INPUT=DIM,..., such as input_ids=tokens"
             raise click.BadParameter(text, ctx, param)
     return dims_by_input
 
@@ -46,34 +46,34 @@ def _shapes(
     "source",
     type=click.Choice(["triton-trace", "log", "inputs"]),
     required=True,
-    help="triton-trace: files of tritonserver --trace-config triton,file=FILE; log: lines of nginx "
-    "or Envoy, CSV with a header, or JSON lines; inputs: perf_analyzer's JSON of inputs.",
+    help="triton-trace: files of tritonserver --trace-config triton,file=FILE, or OpenTelemetry's "
+    "spans of Triton; log: lines of usual servers and proxies (docs/recordings.md), JSON, W3C's "
+    "extended format, or CSV with a header; inputs: perf_analyzer's JSON of inputs. Each may be "
+    "packed with gzip.",
 )
 @click.option(
     "--time",
     metavar="COLUMN",
-    help="log: column with the time of a request. Not needed for lines of nginx and Envoy, and for "
-    "columns named like their variables.",
+    help="log: column with the time of a request. Not needed for the logs of usual servers.",
 )
 @click.option(
     "--time-unit",
     type=click.Choice(["s", "ms", "us", "ns"]),
-    default="s",
-    show_default=True,
-    help="log: unit of times that are numbers; dates are in ISO 8601.",
+    help="log: unit of times that are numbers; dates must be in ISO 8601, and are in UTC if they "
+    "have no zone.  [default: that of a usual server's column, else s]",
 )
 @click.option(
     "--took",
     metavar="COLUMN",
     default="",
-    help="log: column with the duration of a request, where --time is the time of its answer.",
+    help="log: column with the duration of a request, if --time is the time of its response.",
 )
 @click.option(
     "--took-unit",
     type=click.Choice(["s", "ms", "us", "ns"]),
     default="s",
     show_default=True,
-    help="log: unit of --took.",
+    help="log: unit of --took; a value with a unit, such as 34ms, keeps it.",
 )
 @click.option(
     "--shape",
@@ -81,8 +81,8 @@ def _shapes(
     multiple=True,
     callback=_shapes,
     metavar="INPUT=DIM,...",
-    help="log: shape of an input without the batch; each DIM is a whole number, or a column with "
-    "a length, such as input_ids=tokens. May be repeated.",
+    help="log: shape of an input without the batch; each DIM is a whole number, or the name of a "
+    "column with a length, such as input_ids=tokens. May be repeated.",
 )
 @click.option(
     "--stream", metavar="COLUMN", default="", help="log: column with the stream of a request."
@@ -102,7 +102,7 @@ def _shapes(
     "--named",
     is_flag=True,
     help="triton-trace, log: record the model of each request, for several streams; in a log, the "
-    "path names it.",
+    "request's path names the model.",
 )
 @click.option(
     "--rate",
@@ -113,8 +113,8 @@ def _shapes(
 @click.option(
     "--intervals",
     type=options.EXISTING_FILE,
-    help="inputs: perf_analyzer's file of gaps, in microseconds, instead of --rate; the inputs "
-    "repeat until the file ends.",
+    help="inputs: perf_analyzer's file of gaps between requests, in microseconds, instead of "
+    "--rate; the inputs repeat until the file ends.",
 )
 @click.option("--force", is_flag=True, help="Replace the output if it exists.")
 def record_command(
@@ -122,7 +122,7 @@ def record_command(
     output: Path,
     source: str,
     time: str | None,
-    time_unit: str,
+    time_unit: str | None,
     took: str,
     took_unit: str,
     shapes: dict[str, list[str]],
@@ -137,7 +137,7 @@ def record_command(
 ) -> None:
     """Make a recording of requests from FILES, for arrivals of kind recording.
 
-    docs/recordings.md says what a line of it holds.
+    docs/recordings.md describes the lines of a recording.
     """
     from tuner.load.traffic.recordings.access_log import LogColumns, requests_of_log
     from tuner.load.traffic.recordings.making import Making, make_recording
@@ -145,13 +145,21 @@ def record_command(
     from tuner.spec.units import count_text, digits
 
     if output in files:
-        raise click.UsageError(f"{output} is both read and written: name another --output")
+        raise click.UsageError(f"{output} is both input and output: name another --output")
     if output.exists() and not force:
         raise SpecError(f"{output} already exists", "--force replaces it, --output names another")
     making = Making()
     if source == "log":
         columns = LogColumns(
-            time or "", shapes, time_unit, stream, model, client, took, took_unit, by_path=named
+            time or "",
+            shapes,
+            time_unit or "",
+            stream,
+            model,
+            client,
+            took,
+            took_unit,
+            by_path=named,
         )
         requests = requests_of_log(files, columns, making)
     elif source == "inputs":
@@ -163,18 +171,20 @@ def record_command(
     for sentence, times in making.notes.items():
         about = f"{count_text(times, 'request')}: " if times else ""
         say(f"note:  {about}{sentence}", err=True)
+    for sentence, number in making.lines.items():
+        say(f"note:  {count_text(number, 'line')}: {sentence}", err=True)
     say_notes(_repeats(output))
     say(f"next:  workload: {{arrivals: {{kind: recording, file: {output}}}}} in a spec", err=True)
 
 
 def _repeats(recording: Path) -> Iterator[str]:
-    """What repeats in what was made, as far as its lines say what requests carry."""
+    """Notes on repeated requests, if the lines of the recording have inputs."""
     from tuner.load.traffic.recordings.duplicates import duplicates
     from tuner.load.traffic.recordings.lines import read_recording
 
     try:
         repeats = duplicates(read_recording(recording))
-    except SpecError:  # such as one that is shorter than a second: a run says so
+    except SpecError:  # such as a recording shorter than a second, which a run reports
         return
     yield from () if repeats is None else repeats.sentences()
 
@@ -182,18 +192,33 @@ def _repeats(recording: Path) -> Iterator[str]:
 def _of_inputs(
     files: tuple[Path, ...], rate: float | None, intervals: Path | None
 ) -> Iterator[LoggedRequest]:
-    """Entries one after the other, at a steady rate or by gaps."""
+    """The entries of the files in order, at a constant rate or with the gaps of a file."""
     from tuner.load.traffic.arrivals import read_trace
     from tuner.load.traffic.recordings.making import entries_at
-    from tuner.load.traffic.request_file import data_of
+    from tuner.load.traffic.request_file import data_of, not_inputs, place_in_data
+    from tuner.spec.mistakes import listed
 
     if (rate is None) == (intervals is None):
-        raise click.UsageError("--from inputs needs --rate or --intervals: the file has no times")
+        raise click.UsageError(
+            "--from inputs needs either --rate or --intervals: a file of inputs has no times"
+        )
     entries = list[dict[str, Any]]()
     for file in files:
         data = data_of(file)
         if not isinstance(data, list) or not all(isinstance(entry, dict) for entry in data):
-            raise SpecError(f"{file}: data is no list of requests (sequences are not recorded)")
+            raise SpecError(
+                f"{file}: data is not a list of requests (sequences are not supported)",
+                "a spec of a model with sequences takes the file itself: workload.inputs: "
+                f"{{kind: file, file: {file}}}",
+            )
+        for number, entry in enumerate(data):
+            if wrong := not_inputs(entry):
+                raise SpecError(
+                    f"{place_in_data(file, (number,))}: entry {number + 1}: {listed(wrong)}: not "
+                    "the values of an input",
+                    "write an input's values in a list; the inputs of genai-perf and AIPerf for an "
+                    "OpenAI endpoint are texts, which no tensor of a model has",
+                )
         entries += data
     if intervals is None:
         return entries_at(entries, (k / (rate or 1.0) for k in count()))

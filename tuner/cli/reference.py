@@ -1,6 +1,6 @@
-"""The commands and exit codes of `docs/cli.md`, made from the commands themselves.
+"""Generates the commands and exit codes of `docs/cli.md`.
 
-``python -m tuner.cli.reference docs/cli.md`` makes them anew; a test compares them.
+``python -m tuner.cli.reference docs/cli.md`` updates the page; a test compares it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _END = "<!-- end of commands -->"
 
 
 def with_commands(document: str) -> str:
-    """``document`` with the sections between its two marks made anew."""
+    """``document`` with the text between its two marks generated from the commands."""
     head, _, rest = document.partition(_BEGIN)
     top = click.Context(cli, info_name="tune")
     rows = []

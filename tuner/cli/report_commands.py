@@ -1,4 +1,4 @@
-"""What is made of stored runs: `tune report`, `compare` and `size`."""
+"""Commands that read stored runs: `tune report`, `compare` and `size`."""
 
 from __future__ import annotations
 
@@ -34,29 +34,29 @@ from tuner.spec.mistakes import listed, path_meant
 @click.option(
     "--why",
     is_flag=True,
-    help="Print why RUN chose its config, what each field is worth, and where the time went.",
+    help="Print why RUN chose its config, the effect of each field, and where the time went.",
 )
 @click.option(
     "--png",
     type=options.FILE,
     metavar="FILE",
-    help="Also write the first chart of RUN as a picture, for a slide or a pull request; needs "
-    "matplotlib, the extra picture.",
+    help="Also write the first chart of RUN as a PNG picture, for a slide or a pull request; needs "
+    "the extra picture (matplotlib).",
 )
 def report_command(
     run: Path | None, output: Path, output_format: str, why: bool, png: Path | None
 ) -> None:
     """Render the reports of RUN again or, without RUN, list all runs, checks and series.
 
-    RUN is a directory, or an id below --output. Works from the stored results, even if the run
-    failed or was interrupted. RUN may also be a check.
+    RUN is the directory of a run, a check or a series, or its id below --output. Works from the
+    stored results, even if the run failed or was interrupted.
     """
     from tuner.record.checks import CHECK
-    from tuner.record.store import SERIES
+    from tuner.record.series import SERIES
 
     if run is None:
         if why or png is not None:
-            raise click.UsageError("--why and --png are about one run: name RUN")
+            raise click.UsageError("--why and --png need RUN: they show one run")
         _list_runs(output, output_format)
         return
     is_check, is_series = os.path.lexists(run / CHECK), os.path.lexists(run / SERIES)
@@ -67,7 +67,7 @@ def report_command(
         return
     show = _show_check if is_check else _show_series if is_series else _show_run
     names = listed(f.relative_to(run) for f in show(run, output_format))
-    rendered = f"rendered {names}" if names else "no manifest.json, so nothing is rendered again"
+    rendered = f"rendered {names}" if names else "there is no manifest.json: no report is rendered"
     say(f"{rendered} in {run}", err=True)
 
 
@@ -125,9 +125,9 @@ def _show_why(run: Path, output_format: str, *, of_a_run: bool) -> None:
     from tuner.report.why import document
 
     if not of_a_run:
-        raise SpecError(f"{run} is no run of one spec", "--why explains a run of `tune run`")
+        raise SpecError(f"{run} is not the run of one spec", "--why explains a run of `tune run`")
     if output_format not in ("text", "markdown"):
-        raise click.UsageError("--why is text or markdown")
+        raise click.UsageError("--why has the formats text and markdown")
     report = document(load(run))
     if output_format == "markdown":
         say_document(markdown.render(report))
@@ -142,7 +142,7 @@ def _show_check(run: Path, output_format: str) -> list[Path]:
     from tuner.report.check_document import render_check
 
     if output_format in ("pr", "patch"):
-        raise SpecError(f"{run} is a check: it proposes nothing", "name a run of `tune run`")
+        raise SpecError(f"{run} is a check, which proposes no config", "name a run of `tune run`")
     files = render_check(run)
     if output_format == "markdown":
         say_document((run / "report.md").read_text(encoding="utf-8"))
@@ -168,7 +168,10 @@ def _list_runs(output: Path, output_format: str) -> None:
     from tuner.report.listing import HEADER, rows_in
 
     if output_format not in ("text", "json"):
-        raise SpecError("a list of runs is text or json", f"name a run to get its {output_format}")
+        raise SpecError(
+            "the list of runs has the formats text and json",
+            f"name a run to get its {output_format}",
+        )
     rows = rows_in(output)
     if output_format == "json":
         say_json([row.to_json() for row in rows])
@@ -187,7 +190,7 @@ def _list_runs(output: Path, output_format: str) -> None:
 def compare_command(a: Path, b: Path, output: Path, output_format: str) -> None:
     """Show two runs side by side: how they ended, their configs, goodput with its interval.
 
-    A and B are directories of runs, or their ids below --output. Names what makes them
+    A and B are directories of runs, or their ids below --output. Also lists what makes the runs
     incomparable: a different machine, version, workload or SLO.
     """
     del output  # read by the arguments
@@ -227,8 +230,7 @@ def compare_command(a: Path, b: Path, output: Path, output_format: str) -> None:
     type=options.Quantity("Price"),
     metavar="PRICE",
     multiple=True,
-    help="Cost of one replica for one hour, such as 2.5/h; of several RUNs one for each, in their "
-    "order.",
+    help="Cost of one replica for one hour, such as 2.5/h; repeat for several RUNs, in order.",
 )
 @options.results_option
 @options.output_format
@@ -242,11 +244,11 @@ def size_command(
 ) -> None:
     """Compute how many replicas a rate needs with headroom, and when to start another.
 
-    By the load that RUN proved in its soak, on one server: every replica must be like the machine
-    of the run. Also tells whether the rate is still answered when one replica is lost.
+    Computed from the load that RUN proved in its soak, on one server: every replica must be like
+    the machine of the run. Also shows whether the remaining replicas sustain the rate if one fails.
 
-    Several RUNs of one model, on other machines, are ordered by cost; those that miss an SLO are
-    named.
+    Several RUNs of one model, on different machines, are ordered by cost; runs that miss an SLO are
+    marked.
     """
     del output  # read by the argument
     from tuner.report.data import load

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from glob import glob, has_magic
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class RunOptions:
-    """The options of `tune run`, as click parses them; None where one is not given."""
+    """The options of `tune run`, as click parses them; None: not given."""
 
     specs: tuple[Path, ...]
     slos: tuple[str, ...]
@@ -53,28 +53,30 @@ class RunOptions:
 
     @property
     def begins(self) -> tuple[Path, ...]:
-        """What is read first."""
+        """The files or directories that the command reads first."""
         return self.specs if self.resume is None else (self.resume,)
 
     def refuse_contradictions(self) -> None:
-        """Usage error where two options exclude each other, whatever they name."""
+        """Usage error if options contradict each other, whatever the specs."""
         refuse_two_answers(self.progress, self.output_format)
         if self.slos and (self.resume is not None or len(self.specs) != 1):
-            raise click.UsageError("--slo drafts the spec of one MODEL: name it, and no run")
+            raise click.UsageError(
+                "--slo drafts the spec of one MODEL: name one model, without --resume"
+            )
         if self.more is not None and self.resume is None:
-            raise click.UsageError("--more continues a run: name it with --resume RUN")
+            raise click.UsageError("--more continues a run: add --resume RUN")
         if not self.specs and self.resume is None:
             raise click.UsageError("name a SPEC, or a run to resume: --resume RUN")
 
     def refuse_misfits_of(self, paths: Sequence[Path]) -> bool:
-        """Usage error where the specs exclude an option; returns whether there are several runs."""
-        from tuner.record.store import SERIES
+        """Usage error if an option does not fit the specs; returns whether several runs start."""
+        from tuner.record.series import SERIES
 
         several = len(paths) > 1
         if self.resume is not None:
             several = os.path.lexists(self.resume / SERIES)
             if len(paths) > 1 and not several:
-                raise click.UsageError("--resume names one run, which has one SPEC")
+                raise click.UsageError("--resume RUN continues one run, which has one SPEC")
         if self.benches is not None and (several or (self.on is None and self.resume is None)):
             raise click.UsageError("--benches N measures one SPEC on N benches: add --on ray")
         return several
@@ -92,8 +94,8 @@ class RunOptions:
     "--slo",
     "slos",
     multiple=True,
-    help="SPEC is a model, and the spec is drafted as `tune init` does, with this SLO; may be "
-    "given several times. The draft is kept in the run's directory.",
+    help="SPEC is a model: draft its spec as `tune init` does, with this SLO; may be repeated. The "
+    "draft is kept in the run's directory.",
 )
 @click.option("--trials", type=options.Integer(1), help="Maximum number of configs to measure.")
 @click.option(
@@ -108,16 +110,16 @@ class RunOptions:
     "--resume",
     metavar="RUN",
     type=options.RunOrSeries(),
-    help="Resume an interrupted run, or several that were started together, with their options; "
-    "repeat --set. SPEC is optional if you started the run here, as this user.",
+    help="Resume an interrupted run or series with its options; give --set again. SPEC is optional "
+    "if you started the run here, as this user.",
 )
 @click.option(
     "--more",
     metavar="TIME",
     type=options.Quantity("Seconds"),
-    help="With --resume: time for further rounds of a proof that was inconclusive, such as 5m.",
+    help="With --resume: time for further rounds of an inconclusive proof, such as 5m.",
 )
-@click.option("--no-write", is_flag=True, help="Leave the model repository as it is.")
+@click.option("--no-write", is_flag=True, help="Do not change the model repository.")
 @click.option(
     "--accept-unsoaked",
     is_flag=True,
@@ -127,14 +129,15 @@ class RunOptions:
 @click.option(
     "--on",
     type=click.Choice(["ray"]),
-    help="Measure side by side, on GPUs and CPUs of this machine, or of the Ray cluster that "
-    "$RAY_ADDRESS names: several SPECs, each on its own; or for one SPEC a config on each GPU.",
+    help="Measure in parallel on GPUs and CPUs of this machine, or of the Ray cluster that "
+    "$RAY_ADDRESS names: several SPECs, each with separate GPUs, or several configs of one SPEC, "
+    "one on each GPU.",
 )
 @click.option(
     "--benches",
     type=options.Integer(1),
     metavar="N",
-    help="With --on and one SPEC: measure at most N configs side by side.  [default: one for each "
+    help="With --on and one SPEC: measure at most N configs in parallel.  [default: one for each "
     "GPU, or for each machine without GPUs]",
 )
 @progress_option
@@ -146,24 +149,27 @@ def command(**given: Any) -> int:
     """Search, prove and write the best config for SPEC.
 
     Measures the current config and the configs that the search proposes, each on a real
-    tritonserver under load. The best ones are measured again beside the current
-    config. A winner that proves better is written into the repository, and the old file is kept as
-    a backup. The run also stores its proposal as best/proposal.patch and best/pull_request.md.
+    tritonserver under load. Then measures the best ones again beside the current config. Writes a
+    winner that proves better into the repository, and keeps the old file as a backup. The run also
+    stores its proposal as best/proposal.patch and best/pull_request.md.
 
-    SPEC may be a model where --slo is given: `tune run MODEL --slo 'p99_latency <= 50ms'`.
+    With --slo, SPEC may be a model: `tune run MODEL --slo 'p99_latency <= 50ms'`.
 
-    Several SPECs, or a pattern in quotes such as 'specs/*.yaml', are run one after the other, or
-    side by side with --on, each with the options given. All are checked first. A run that fails
-    does not stop the others, and the exit code is the most severe one (order: 130, 1, 4, 2, 3, 5,
-    13, 10, 11, 0).
+    Several SPECs, or a pattern in quotes such as 'specs/*.yaml', run one after the other, or in
+    parallel with --on, each with the same options. All are checked first. A run that fails does not
+    stop the others; the exit code is the most severe one (order: 130, 1, 4, 2, 3, 5, 13, 10, 11,
+    0).
     """
     options = RunOptions(**given)
     options.refuse_contradictions()
     ui = choose_ui(options.progress, options.verbosity, *options.begins)
-    run_id, specs = "", options.specs
-    if options.slos:
-        run_id, draft = drafted_run(specs[0], options.slos, options.output)
-        specs = (draft,)
+    if not options.slos:
+        return _run(options, options.specs, "", ui)
+    with drafted_run(options.specs[0], options.slos, options.output) as (run_id, draft):
+        return _run(options, (draft,), run_id, ui)
+
+
+def _run(options: RunOptions, specs: Sequence[Path], run_id: str, ui: Ui) -> int:
     refuse_no_spec(specs)
     paths = expanded(specs)
     several = options.refuse_misfits_of(paths)
@@ -177,7 +183,7 @@ def command(**given: Any) -> int:
 def request_of(
     options: RunOptions, paths: Sequence[Path], run_id: str, *, several: bool
 ) -> Request:
-    """What a run is started with; ``paths``: its specs, none where it is resumed without one."""
+    """The request of a run; ``paths``: its specs, empty if it is resumed without a spec."""
     from tuner.prepare.job import Request
     from tuner.run.trust import BegunRuns, spec_of, state_directory
 
@@ -208,7 +214,7 @@ def request_of(
 
 @contextmanager
 def displayed_run(ui: Ui) -> Iterator[Events]:
-    """The progress of a run, and its live page."""
+    """Shows the progress of a run, also as a live page."""
     from tuner.progress.events import Tee
     from tuner.report.live_page import LivePage
 
@@ -216,18 +222,24 @@ def displayed_run(ui: Ui) -> Iterator[Events]:
         yield Tee(events, LivePage(events.note))
 
 
-def drafted_run(model: Path, slos: Sequence[str], output: Path) -> tuple[str, Path]:
-    """The id of a new run of a model, and the spec that was drafted into its directory.
+@contextmanager
+def drafted_run(model: Path, slos: Sequence[str], output: Path) -> Iterator[tuple[str, Path]]:
+    """Drafts a spec into the directory of a new run; yields the run's id and the spec's path.
 
-    ``model``: its name in the repository, or a path of its directory.
+    A run that does not begin leaves nothing behind, unless an error names lines of the draft.
+
+    Args:
+        model: Name of the model in the default repository, or path of its directory.
+        output: Directory that runs are stored in.
     """
     from tuner.cli.drafting import drafted_spec
-    from tuner.record.store import new_run_id
+    from tuner.record.store import MANIFEST, new_run_id
+    from tuner.spec.mistakes import SpecMistakesError
 
     if model.is_file():
         raise click.UsageError(
-            f"--slo drafts a spec for a model, and {model} is a file: to change a spec's own SLOs, "
-            f"--set 'slo=[{', '.join(slos)}]'"
+            f"--slo drafts a spec for a model, and {model} is a file: to change the SLOs of a "
+            f"spec, use --set 'slo=[{', '.join(slos)}]'"
         )
     run_id = new_run_id(model.resolve().name if model.is_dir() else model.name)
     text = drafted_spec(model, slos, (output / run_id).absolute())
@@ -235,32 +247,46 @@ def drafted_run(model: Path, slos: Sequence[str], output: Path) -> tuple[str, Pa
     draft.parent.mkdir(parents=True)
     draft.write_text(text, encoding="utf-8")
     say(f"drafted {draft}", err=True)
-    return run_id, draft
+    named = False
+    try:
+        yield run_id, draft
+    except SpecMistakesError as error:
+        named = any(mistake.file == str(draft) for mistake in error.mistakes)
+        raise
+    finally:
+        if not named and not os.path.lexists(draft.parent / MANIFEST):
+            with suppress(OSError):
+                draft.unlink()
+                draft.parent.rmdir()
+                say(f"removed {draft}, since the run did not begin", err=True)
 
 
 def refuse_no_spec(specs: Sequence[Path]) -> None:
-    """Usage error where a directory is named, such as that of a model."""
+    """Usage error if a SPEC is a directory, such as that of a model."""
     for spec in (spec for spec in specs if spec.is_dir()):
         raise click.UsageError(
-            f"{spec} is a directory, and a spec is a file: for a model, "
+            f"{spec} is a directory, not a spec file; to tune a model: "
             f"tune run {spec} --slo 'p99_latency <= 50ms'"
         )
 
 
 def address_of(environment: Mapping[str, str]) -> str | None:
-    """The address of the Ray cluster; None: there is none, and Ray is started here."""
+    """The address of the Ray cluster, from $RAY_ADDRESS; None: `tune` starts Ray itself."""
     address = environment.get("RAY_ADDRESS", "")
     return None if address in ("", "local") else address
 
 
 def expanded(specs: Sequence[Path]) -> list[Path]:
-    """The specs, with the files that match where one is a pattern; a file's name comes first."""
+    """The specs, with each pattern replaced by the files that match it.
+
+    A name with the characters of a pattern is a file if such a file exists.
+    """
     paths = list[Path]()
     for spec in specs:
         if spec.exists() or not has_magic(str(spec)):
             paths.append(spec)
             continue
-        matching = sorted(glob(str(spec), recursive=True))  # noqa: PTH207  absolute ones too
+        matching = sorted(glob(str(spec), recursive=True))  # noqa: PTH207 - absolute patterns too
         if not matching:
             raise click.UsageError(f"no file matches {str(spec)!r}")
         paths += map(Path, matching)
@@ -286,7 +312,7 @@ def _run_one(request: Request, ui: Ui, output_format: str) -> int:
 def _run_several(
     specs: Sequence[Path], request: Request, ui: Ui, output_format: str, quiet: int
 ) -> int:
-    from tuner.record.store import Member
+    from tuner.record.series import Member
     from tuner.report.listing import ListedRun, document, render_series, summary
     from tuner.report.render import report_run
     from tuner.run.series import Show, run_series
@@ -295,7 +321,7 @@ def _run_several(
         if quiet < 2:
             say(text, err=True)
 
-    known = dict[Member, ListedRun]()  # so that a run that has ended is read once
+    known = dict[Member, ListedRun]()  # each run that has ended is read once
     summarize = partial(render_series, known=known)
     show = Show(partial(displayed_run, ui), ui.runs, note, show_failure, report_run, summarize)
     directory, series = run_series(specs, request, show)

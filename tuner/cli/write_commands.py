@@ -1,4 +1,4 @@
-"""What changes a model repository: `tune apply`, and `tune rollback` that takes it back."""
+"""Commands that change a model repository: `tune apply` and `tune rollback`."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ _IGNORED = (
     "Model repository to write to, if it is no longer at the path that RUN used."
 )
 @click.option(
-    "--dry-run", is_flag=True, help="Show the diff, check that it applies, write nothing."
+    "--dry-run", is_flag=True, help="Show the diff and check that it applies; write nothing."
 )
 @click.option(
     "--by-load",
     is_flag=True,
-    help="Write the best config for 20, 50 and 100% of the proved load instead, as "
-    "configs/load-20.pbtxt and so on: tritonserver --model-config-name=load-20 serves it.",
+    help="Instead, write the best config for 20, 50 and 100% of the proved load, as "
+    "configs/load-20.pbtxt and so on; tritonserver --model-config-name=load-20 reads it.",
 )
 @options.through_links_option
 def apply_command(
@@ -53,15 +53,16 @@ def apply_command(
 
     Writes the config of each model that the winner changes, all of them or none, and shows the
     files and their diffs. Refused with exit code 13 if a config changed since the run read it.
-    Only a model's config.pbtxt or configs/NAME.pbtxt is ever written, whatever RUN says. A field
-    that may say what code a model runs is written only as SPEC searches it, by default the spec of
-    a RUN that you began.
+    Writes only a model's config.pbtxt or configs/NAME.pbtxt, whatever RUN says. A field that can
+    select the code that a model runs is written only with a value that SPEC searches; by default,
+    SPEC is the spec of a RUN that you began.
     """
     from tuner.record.store import RunStore
     from tuner.run.trust import BegunRuns, spec_of, state_directory
     from tuner.space.environment import places
     from tuner.spec.load import load_spec
-    from tuner.writeback.plan import apply, plan_from_run, refuse_forged
+    from tuner.writeback.apply import apply
+    from tuner.writeback.plan import plan_from_run, refuse_forged
 
     store = RunStore.open(run)
     manifest = store.manifest()
@@ -72,11 +73,11 @@ def apply_command(
     plan = plan_from_run(manifest, result, repository)
     looked = apply(plan, through_links=through_links, dry_run=True)
     begun = BegunRuns(state_directory(os.environ))
-    assert result is not None  # a plan was made of it
+    assert result is not None  # the plan is made from it
     refuse_forged(manifest, result, lambda: load_spec(spec or spec_of(run, begun)).spec)
     written = looked if dry_run else apply(plan, through_links=through_links)
     if not dry_run:
-        _tell_the_run(store, written)  # before anything is printed: nobody may be reading
+        _record_write(store, written)  # before printing, which fails if the reader is gone
     say_document("".join(file.diff for file in written.files))
     say_notes(written.notes)
     changes, stays = ("would write", "stays as it is") if dry_run else ("written", "already there")
@@ -107,12 +108,13 @@ def _apply_by_load(
     dry_run: bool,
     through_links: bool,
 ) -> None:
-    """Writes a config for each part of the proved load beside the model's own."""
+    """Writes a config for each share of the proved load beside the model's own config."""
     from tuner.report.by_load import by_load
     from tuner.report.data import load
     from tuner.run.trust import BegunRuns, spec_of, state_directory
     from tuner.spec.load import load_spec
-    from tuner.writeback.plan import apply, plan_by_load
+    from tuner.writeback.apply import apply
+    from tuner.writeback.plan import plan_by_load
 
     loads = by_load(load(store.directory))
     if not loads:
@@ -131,13 +133,16 @@ def _apply_by_load(
     changes, stays = ("would write", "stays as it is") if dry_run else ("written", "already there")
     for file in written.files:
         say(f"{changes if file.changed else stays}: {file.real}", err=dry_run)
+    compared = (loads[-1].candidate, store.manifest().current)
+    if apart := [entry.name for entry in loads if entry.candidate not in compared]:
+        say_notes([f"answers not compared with the current config's: {', '.join(apart)}"])
     for entry in loads:
         if entry.candidate.server_args:
             say(f"{entry.name}: start tritonserver with {shlex.join(entry.candidate.server_args)}")
 
 
-def _tell_the_run(store: RunStore, written: Written) -> None:
-    """Records in the run and its reports that its winner was written."""
+def _record_write(store: RunStore, written: Written) -> None:
+    """Records in the run and its reports that the winner was written."""
     from tuner.report.render import report_run
 
     try:
@@ -146,13 +151,13 @@ def _tell_the_run(store: RunStore, written: Written) -> None:
             store.add_written(written.facts)
         report_run(store.directory)
     except (OSError, TunerError) as error:
-        say(f"this could not be recorded in the run {store.directory}: {error}", err=True)
+        say(f"cannot record the write in the run {store.directory}: {error}", err=True)
 
 
 def next_lines(
     run: Path, manifest: Manifest, plan: WritePlan, options: Sequence[str], *, dry_run: bool
 ) -> list[str]:
-    """What to do next; ``options`` are those that `tune apply` was called with."""
+    """The next commands; ``options``: the options of this `tune apply`."""
     if dry_run:
         return [f"next:  {shlex.join(['tune', 'apply', str(run), *options])}"]
     through_links = [option for option in options if option == "--through-links"]
@@ -170,8 +175,8 @@ def next_lines(
 @click.command("rollback")
 @click.argument("model", metavar="MODEL|RUN", shell_complete=options.complete_model_or_run)
 @options.repository_option(
-    "Model repository; by default model_repository, or the one that RUN read, if you are in it or "
-    "above it."
+    "Model repository; by default model_repository, or the repository of RUN if the current "
+    "directory is in it or contains it."
 )
 @options.results_option
 @click.option(
@@ -190,17 +195,16 @@ def rollback_command(
     """Restore MODEL's config from before tune's last write, byte for byte; show the diff.
 
     RUN is a directory, or an id below --output; its write must be the last one. Configs that were
-    written together are restored together: those of all models that the run changed, or none if
-    one of them was changed since. MODEL may also be an ensemble of these models. Only the last
-    write is undone, however often the command runs; if a crash cut it short, the write before it.
-    Of a model with several configs (`write_to`), the last written one is restored. To go back
-    further by hand, use the backups beside the config, .config.pbtxt.tune.*.bak: the newest 20, and
-    every config that tune did not write itself.
+    written together are restored together: those of all models that the run changed, or none if one
+    of them has changed since. MODEL may also be an ensemble of these models. Only the last complete
+    write is undone, however often the command runs. If a model has several configs (`write_to`),
+    the one that was written last is restored. To go back further by hand, use the backups beside
+    the config, .config.pbtxt.tune.*.bak: the newest 20, and every config that tune did not write.
 
-    If the run that made the write is below --output, its reports are rendered again.
+    If the run of the write is below --output, its reports are rendered again.
 
-    If RUN was killed while it used a remote server, the configs of that server are restored
-    instead, to what they were before RUN.
+    If RUN was killed while it used a remote server, the command restores the configs of that server
+    instead, as they were before RUN.
     """
     from tuner.record.store import MANIFEST
     from tuner.triton.remote import INITIAL_CONFIGS
@@ -251,8 +255,8 @@ def _written_by(run: Path, repository: Path | None) -> tuple[Path, str, str]:
     """The repository that a run wrote into, a model whose config it changed, and the run's id.
 
     Raises:
-        SpecError: The user neither named the repository nor is in it or above it: the run may be a
-            copy of somebody else's.
+        SpecError: No option names the repository, and the current directory is neither in it nor
+            above it: the run may be a copy of another user's.
     """
     from tuner.record.store import RunStore
     from tuner.writeback.plan import plan_from_run
@@ -264,9 +268,9 @@ def _written_by(run: Path, repository: Path | None) -> tuple[Path, str, str]:
     here, there = Path.cwd(), plan.repository.resolve()
     if repository is None and not (here.is_relative_to(there) or there.is_relative_to(here)):
         raise SpecError(
-            f"run {manifest.run_id} is of {plan.repository}, which is not below this directory; "
-            "nothing was restored",
-            f"if you mean it: tune rollback {shlex.quote(str(run))} --repository "
+            f"run {manifest.run_id} wrote to {plan.repository}, which neither contains this "
+            "directory nor is below it; nothing was restored",
+            f"to restore it anyway: tune rollback {shlex.quote(str(run))} --repository "
             f"{shlex.quote(str(plan.repository))}",
         )
     return plan.repository, model, manifest.run_id
@@ -277,12 +281,12 @@ def _render_again(run: Path) -> None:
     from tuner.record.store import RESULT
     from tuner.report.render import report_run
 
-    why = "the run is not there"
+    why = "there is no such run"
     try:
         if (run / RESULT).is_file():
             report_run(run)
             return
     except (OSError, TunerError) as error:
         why = str(error)
-    say(f"the reports of {run} could not be rendered again: {why}", err=True)
-    say("next:  tune report RUN   (its reports still say that its winner is written)", err=True)
+    say(f"cannot render the reports of {run} again: {why}", err=True)
+    say("next:  tune report RUN   (the reports still say that the winner is written)", err=True)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from copy import deepcopy
 from typing import Any
 
+from tuner.lint.python_source import calls_in, parsed
 from tuner.modelconfig.schema import ModelConfig, enum_name
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -16,6 +18,7 @@ _KEYS = {
     "add_output": _TENSOR_KEYS,
     "set_model_transaction_policy": ("decoupled",),
 }
+_COMPLETING = (*_KEYS, "set_max_batch_size")
 _UNKNOWN = object()
 
 
@@ -91,3 +94,81 @@ def _contradictions(method: str, given: Any, config: ModelConfig) -> Iterator[st
                     other = given.get(key, _UNKNOWN)
                     if getattr(tensor, key) and other not in (_UNKNOWN, value):
                         yield f"{name} has {key} {other} here, and {value} in config.pbtxt"
+
+
+def as_code_completes(
+    config: ModelConfig, sources: Iterable[str]
+) -> tuple[ModelConfig, frozenset[int]]:
+    """The config with the tensors and the transaction policy that `auto_complete_config` adds, and
+    the sizes of batches that it may set.
+
+    As far as the sources, the model's and those that it imports, write them out: under whatever
+    condition, and in whatever function, since only that one's argument has such methods.
+    """
+    completed, sizes = deepcopy(config), set[int]()
+    decided = config.HasField("model_transaction_policy")
+    for method, given in (pair for source in sources for pair in _completions(source)):
+        match method, given:
+            case "set_max_batch_size", int(size):
+                sizes.add(size)
+            case "set_model_transaction_policy", {"decoupled": bool(decouples)} if not decided:
+                completed.model_transaction_policy.decoupled |= decouples
+            case "add_input" | "add_output", {
+                "name": str(name),
+                "data_type": str(data_type),
+                "dims": [*dims],
+            }:
+                tensors = getattr(completed, method.removeprefix("add_"))
+                types = tensors.add().DESCRIPTOR.fields_by_name["data_type"].enum_type
+                tensors.pop()
+                new = all(tensor.name != name for tensor in tensors)
+                if new and data_type in types.values_by_name and all(type(d) is int for d in dims):
+                    number = types.values_by_name[data_type].number
+                    tensors.add(name=name, data_type=number, dims=dims)
+                    if given.get("optional") is True:
+                        tensors[-1].optional = True
+    return completed, frozenset(sizes)
+
+
+def _completions(source: str) -> Iterator[tuple[str, Any]]:
+    """The methods of a config's object that the source calls, with what it gives them."""
+    module = parsed(source) if any(f".{method}(" in source for method in _COMPLETING) else None
+    if not isinstance(module, ast.Module):
+        return
+    of_module = _assigned(module.body)
+    for function in (node for node in ast.walk(module) if isinstance(node, Function)):
+        names = {**of_module, **_assigned(ast.walk(function))}
+        around = dict[ast.Call, list[ast.For]]()
+        for loop in (node for node in ast.walk(function) if isinstance(node, ast.For)):
+            for call in calls_in(loop):
+                around.setdefault(call, []).append(loop)
+        for call in calls_in(function):
+            match call:
+                case ast.Call(func=ast.Attribute(attr=method), args=[given, *_]) if (
+                    method in _COMPLETING
+                ):
+                    for value in _given(given, names, around.get(call, [])):
+                        yield method, _value(value, {})
+
+
+def _assigned(nodes: Iterable[ast.AST]) -> dict[str, ast.expr]:
+    """What each name is, where that is assigned once."""
+    values, twice = dict[str, ast.expr](), set[str]()
+    for node in nodes:
+        match node:
+            case ast.Assign(targets=[ast.Name(id=name)], value=value):
+                twice |= {name} & values.keys()
+                values[name] = value
+    return {name: value for name, value in values.items() if name not in twice}
+
+
+def _given(node: ast.expr, names: Mapping[str, ast.expr], around: list[ast.For]) -> list[ast.expr]:
+    """What an argument is: each element, where a loop around the call takes it from a list."""
+    for loop in reversed(around):
+        match node, loop:
+            case ast.Name(id=name), ast.For(target=ast.Name(id=target), iter=iterated) if (
+                name == target
+            ):
+                values = names.get(iterated.id) if isinstance(iterated, ast.Name) else iterated
+                return values.elts if isinstance(values, ast.List | ast.Tuple) else []
+    return [names.get(node.id, node)] if isinstance(node, ast.Name) else [node]

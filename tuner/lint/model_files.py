@@ -20,11 +20,14 @@ from tuner.modelconfig.backends import (
     backend_of,
     is_completed,
     is_ensemble,
+    last_release,
+    model_file_names,
     refused_in_names,
 )
 from tuner.modelconfig.base import turns_on_batching, unragged_inputs
-from tuner.modelconfig.files import ModelFiles, served_versions
-from tuner.modelconfig.keys import ignored_threads, misread_values, unread_keys
+from tuner.modelconfig.files import ModelFiles, passed_over, served_versions
+from tuner.modelconfig.flags import FLAGGED
+from tuner.modelconfig.keys import ignored_threads, unread_keys, values_amiss
 from tuner.modelconfig.known_backends import BACKENDS
 from tuner.modelconfig.queues import (
     IDLE_WAIT_US,
@@ -33,8 +36,10 @@ from tuner.modelconfig.queues import (
     timeouts_within_delay,
 )
 from tuner.modelconfig.rules import Check, Rule, Violation, violations, violations_of
+from tuner.modelconfig.samples import skipped
 from tuner.modelconfig.schema import ModelConfig
-from tuner.modelconfig.traps import batch_in_dims, fixed_batch, padded_batches, short_queue
+from tuner.modelconfig.spanning import spanning_mistakes
+from tuner.modelconfig.traps import TRAPS
 from tuner.modelconfig.tree import locate
 from tuner.regular import is_there
 from tuner.spec.mistakes import listed
@@ -47,15 +52,10 @@ def layout_findings(files: ModelFiles, config: ModelConfig) -> Iterator[LintFind
         text = f"the config's name is {config.name!r}, its directory is {files.model!r}"
         hint = "give both the same name, or leave the name out"
         yield error_at(files, "name", "name-mismatch", text, hint)
-    beside = [] if files.sha256 else [entry.name for entry in files.directory.iterdir()]
-    for near in get_close_matches(CONFIG_NAME, beside, cutoff=0.9):
-        text, hint = f"Triton does not read {near}", f"rename it to {CONFIG_NAME}"
-        yield LintFinding(
-            files.directory / near, 1, None, Severity.ERROR, "config-file", text, hint
-        )
+    yield from _unread_configs(files)
     if not files.versions:
         hint = f"make {files.directory / '1'}" + (", empty" if is_ensemble(config) else "")
-        text = "there is no version directory"
+        text = f"there is no version directory{passed_over(files.directory)}"
         yield LintFinding(files.directory, 1, None, Severity.ERROR, "version-directory", text, hint)
     for version in config.version_policy.specific.versions:
         if files.versions and version not in files.versions:
@@ -71,12 +71,28 @@ def layout_findings(files: ModelFiles, config: ModelConfig) -> Iterator[LintFind
     yield from named_files(files, config)
 
 
+def _unread_configs(files: ModelFiles) -> Iterator[LintFinding]:
+    """Configs of other names and in other places, where there is no config.pbtxt."""
+    if files.sha256:
+        return
+    beside = [entry.name for entry in files.directory.iterdir()]
+    misspelt = get_close_matches(CONFIG_NAME, beside, cutoff=0.9)
+    templates = [name for name in beside if name.startswith(f"{CONFIG_NAME}.")]
+    inside = [f"{version}/{CONFIG_NAME}" for version in files.versions]
+    inside = [name for name in inside if is_there(files.directory / name)]
+    wrong = dict.fromkeys(misspelt, f"rename it to {CONFIG_NAME}")
+    wrong |= dict.fromkeys(templates, f"make {CONFIG_NAME} of it, where it is a template")
+    wrong |= dict.fromkeys(inside, f"move it to {files.directory}")
+    for name, hint in wrong.items():
+        place, text = files.directory / name, f"Triton does not read {name}"
+        yield LintFinding(place, 1, None, Severity.ERROR, "config-file", text, hint)
+
+
 def _model_files(files: ModelFiles, config: ModelConfig) -> Iterator[LintFinding]:
     name = files.backend(config)
-    row = BACKENDS.get(name)
-    if row is None or not row.files or config.cc_model_filenames:
+    wanted = model_file_names(config, name)
+    if not wanted or config.cc_model_filenames:
         return
-    wanted = (config.default_model_filename,) if config.default_model_filename else row.files
     served = served_versions(config, files.versions)
     for version in files.versions:
         directory = files.directory / str(version)
@@ -109,9 +125,6 @@ def _hint(directory: Path, backend: str) -> str:
     if ending and any(name.endswith(ending) for name in present):
         return hint
     return f"it holds {listed(present)}" if present else "it is empty"
-
-
-_DEFAULT_HOST_POLICIES = ("cpu", "model", "gpu_")
 
 
 def without_effect(config: ModelConfig, *, completes: bool = False) -> list[Violation]:
@@ -167,31 +180,6 @@ def _sequence_delay(config: ModelConfig) -> Iterator[Mistake]:
         yield path, "max_queue_delay_microseconds does nothing without minimum_slot_utilization", ""
 
 
-def _cache(config: ModelConfig) -> Iterator[Mistake]:
-    """Needs the server's consent too: loads."""
-    if config.response_cache.enable:
-        text = "response_cache does nothing on a server started without --cache-config"
-        hint = "start tritonserver with --cache-config=local,size=BYTES"
-        yield "response_cache.enable", text, hint
-
-
-def _host_policies(config: ModelConfig) -> Iterator[Mistake]:
-    """Need the server's consent too: loads."""
-    for index, group in enumerate(config.instance_group):
-        policy = group.host_policy
-        if policy and not policy.startswith(_DEFAULT_HOST_POLICIES):
-            text = f"host policy {policy!r} does nothing on a server that does not define it"
-            yield f"instance_group[{index}].host_policy", text, f"--host-policy={policy},SETTING"
-
-
-def _rate_limits(config: ModelConfig) -> Iterator[Mistake]:
-    """Need the server's consent too: loads."""
-    for index, group in enumerate(config.instance_group):
-        if group.HasField("rate_limiter"):
-            text = "rate_limiter does nothing on a server without --rate-limit"
-            yield f"instance_group[{index}].rate_limiter", text, "--rate-limit=execution_count"
-
-
 #: For a config that nothing completes.
 _COMPLETE = ((Rule.BATCHER_WITHOUT_BATCHES, _batcher_without_batches),)
 _IDLE: tuple[tuple[Rule, Check], ...] = (
@@ -199,14 +187,13 @@ _IDLE: tuple[tuple[Rule, Check], ...] = (
     (Rule.PRIORITY_LEVEL, _policies_without_levels),
     (Rule.TIMEOUT_OVERRIDE, _timeout_override),
     (Rule.SEQUENCE_DELAY, _sequence_delay),
-    (Rule.CACHE_FLAG, _cache),
-    (Rule.HOST_POLICY, _host_policies),
-    (Rule.RATE_LIMIT, _rate_limits),
+    (Rule.WARMUP, skipped),
+    *((flagged.rule, flagged.check) for flagged in FLAGGED),
 )
 
 
 #: How the server will be started is not known here, so these may be right.
-_DEPENDS_ON_SERVER = (Rule.CACHE_FLAG, Rule.HOST_POLICY, Rule.RATE_LIMIT)
+_DEPENDS_ON_SERVER = tuple(flagged.rule for flagged in FLAGGED)
 _CONTINUOUS = ("vllm", "tensorrtllm")
 #: Nobody holds requests back so long to fill a batch.
 _LONG_DELAY_US = 100_000
@@ -342,11 +329,6 @@ def _hidden_batcher(config: ModelConfig) -> Iterator[Mistake]:
         yield "max_batch_size", text, f"write dynamic_batching {{ }} to say so, or {without}"
 
 
-def _tensorflow(config: ModelConfig) -> Iterator[Mistake]:
-    if backend_of(config) == "tensorflow":
-        yield "backend", "recent Triton releases have no TensorFlow backend", "export it to ONNX"
-
-
 def _stub_names(config: ModelConfig) -> Iterator[Mistake]:
     """A Python process is named after its instance (IsValidIdentifier in the backend, source)."""
     groups = ((f"instance_group[{i}].name", g.name) for i, g in enumerate(config.instance_group))
@@ -364,8 +346,12 @@ def _unread_keys(config: ModelConfig) -> Iterator[Mistake]:
     yield from ignored_threads(config, backend_of(config))
 
 
+def _refused_values(config: ModelConfig) -> Iterator[Mistake]:
+    return (m for refused, m in values_amiss(config, backend_of(config)) if refused)
+
+
 def _misread_values(config: ModelConfig) -> Iterator[Mistake]:
-    return misread_values(config, backend_of(config))
+    return (m for refused, m in values_amiss(config, backend_of(config)) if not refused)
 
 
 def _continuous(config: ModelConfig) -> Iterator[Mistake]:
@@ -382,15 +368,14 @@ _REMARKS: tuple[tuple[Severity, str, Check], ...] = (
     (Severity.WARNING, "timeout-within-delay", _timeout_within_delay),
     (Severity.NOTE, "stateless-sequences", _stateless_sequences),
     (Severity.NOTE, "unequal-shapes", _unequal_shapes),
-    (Severity.NOTE, "batch-in-dims", batch_in_dims),
-    (Severity.NOTE, "fixed-batch", fixed_batch),
-    (Severity.NOTE, "short-queue", short_queue),
-    (Severity.NOTE, "padded-batches", padded_batches),
+    *((Severity.NOTE, rule, trap) for rule, trap in TRAPS),
     (Severity.WARNING, "mixed-kinds", _mixed_kinds),
     (Severity.NOTE, "hidden-batcher", _hidden_batcher),
-    (Severity.WARNING, "tensorflow", _tensorflow),
+    (Severity.WARNING, "tensorflow", last_release),
+    (Severity.WARNING, "spanning-instances", spanning_mistakes),
     (Severity.NOTE, "continuous-batching", _continuous),
     (Severity.WARNING, "unread-parameter", _unread_keys),
+    (Severity.ERROR, "parameter-value", _refused_values),
     (Severity.WARNING, "parameter-value", _misread_values),
     (Severity.WARNING, "graph-level", _graph_level),
     (Severity.WARNING, "python-name", _stub_names),

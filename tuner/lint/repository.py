@@ -10,8 +10,9 @@ from os.path import lexists
 from pathlib import Path
 
 from tuner.errors import EnvironmentNotReadyError, SpecError
+from tuner.lint.model_calls import called_models
 from tuner.lint.model_files import config_findings, layout_findings
-from tuner.lint.model_py import called_models, knows_sequences, python_findings
+from tuner.lint.model_py import knows_sequences, python_findings
 from tuner.lint.rules import RULES, LintFinding, Severity, error_at, refuse_unknown, silenced_in
 from tuner.modelconfig import ensembles
 from tuner.modelconfig.files import (
@@ -109,7 +110,8 @@ def errors_of(repository: Path, model: str, write_to: str = CONFIG_NAME) -> list
         findings += _lint_model(repository, name, names, write_to)
         if (readable := _readable(repository, name, write_to)) is not None:
             steps = (step.model_name for step in readable[1].ensemble_scheduling.step)
-            called = dict.fromkeys([*steps, *called_models(*readable, names)[0]])
+            certain, _ = called_models(*readable, names, guesses=False)
+            called = dict.fromkeys([*steps, *certain])
             waiting += [n for n in called if n in names and n not in waiting]
     return [finding for finding in findings if finding.severity is Severity.ERROR]
 

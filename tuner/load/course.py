@@ -1,4 +1,4 @@
-"""How latency and memory went over a window: whether they grew; how long latency remembers."""
+"""Trends of latency and memory over a window, and the correlation time of latencies."""
 
 from __future__ import annotations
 
@@ -12,14 +12,20 @@ from tuner.measurement.measurement import Course
 
 Values = npt.NDArray[np.float64]
 
-#: Batches of equal time whose means show a trend; fewer requests than `_LEAST` show none.
+#: Number of batches of equal time whose means show a trend; fewer than `_LEAST` requests show none.
 BATCHES, _LEAST = 20, 60
-#: Sokal's factor: correlations are added up over this many correlation times.
+#: Sokal's factor: autocorrelations are summed over this many correlation times.
 _SOKAL = 5.0
 
 
 def course_of(latencies_us: Values, due_s: Values, duration_s: float) -> Course | None:
-    """How latency developed over a window; None where there are too few requests."""
+    """How latency changed over a window; None with too few requests.
+
+    Args:
+        latencies_us: Latency of each request, in the order in which they were due.
+        due_s: When each request was due.
+        duration_s: Length of the window.
+    """
     if latencies_us.size < _LEAST:
         return None
     growth, error = _trend(latencies_us, due_s, duration_s)
@@ -28,13 +34,11 @@ def course_of(latencies_us: Values, due_s: Values, duration_s: float) -> Course 
 
 
 def correlated_requests(values: Values) -> float:
-    """The correlation time: how many neighbours tell as much as one independent request.
+    """The correlation time: the number of neighbors worth one independent request; at least 1.
 
-    At least 1.
-
-    The sum of all autocorrelations, 1 + 2 (r1 + r2 + ...), up to the first lag of at least five
-    such times. Source: Sokal, "Monte Carlo methods in statistical mechanics" (1997), section 3.
-    A window shorter than about ten correlation times gives too small a value.
+    This is the sum of all autocorrelations, 1 + 2 (r1 + r2 + ...), up to the first lag of at least
+    five such times. Source: Sokal, "Monte Carlo methods in statistical mechanics" (1997), section
+    3. A window shorter than about ten correlation times gives too small a value.
     """
     centred = values - values.mean()
     size = 1 << (2 * values.size - 1).bit_length()
@@ -50,9 +54,9 @@ def correlated_requests(values: Values) -> float:
 def _trend(latencies_us: Values, due_s: Values, duration_s: float) -> tuple[float, float]:
     """Growth over the window as a share of the mean latency, and its standard error.
 
-    A line through the means of batches. Neighbouring batches are alike, which makes the error
-    larger by the correlation of neighbours, itself corrected for being estimated too small from so
-    few (Marriott and Pope 1954: by about (1 + 3 r) / n, here at its most for moderate r).
+    The growth is that of a line through the means of batches. Neighboring batches are correlated,
+    which makes the error larger; with so few batches, the estimate of that correlation is too low
+    and is corrected (Marriott and Pope 1954: by about (1 + 3 r) / n, here for a moderate r).
     """
     batch = np.minimum((due_s / duration_s * BATCHES).astype(int), BATCHES - 1)
     counts = np.bincount(batch, minlength=BATCHES)
@@ -65,7 +69,7 @@ def _trend(latencies_us: Values, due_s: Values, duration_s: float) -> tuple[floa
 
 
 def memory_trend(used_bytes: Sequence[float]) -> MemoryTrend | None:
-    """How memory went over a window, of readings evenly spaced; None where there are too few."""
+    """The trend of memory over a window, from evenly spaced readings; None with too few."""
     if len(used_bytes) < BATCHES:
         return None
     means = np.array([part.mean() for part in np.array_split(np.array(used_bytes), BATCHES)])
@@ -74,7 +78,7 @@ def memory_trend(used_bytes: Sequence[float]) -> MemoryTrend | None:
 
 
 def _line(means: Values) -> tuple[float, float]:
-    """Growth from the first to the last on a line of least squares, and its standard error."""
+    """Growth from the first to the last mean on a line of least squares, and its standard error."""
     x = np.arange(means.size) - (means.size - 1) / 2
     spread = float(x @ x)
     slope = float(x @ means) / spread

@@ -1,11 +1,11 @@
-"""Which load generator measures a run. Decided once: two generators are two definitions of latency.
+"""The choice of the load generator. A run has one: two generators are two definitions of latency.
 
-perf_analyzer measures wherever it can: it is NVIDIA's own, well maintained, and what others use.
-It cannot send several streams on one clock, the kinds of traffic of `tuner.load.traffic.kinds`, or
-requests with a priority. It gives no result when a request is refused, and
-one latency of a request that is answered many times. It should not be used where tensors are large:
-its export of every request's times, without which a late client hides a stalled server, also holds
-every tensor as text, and no option leaves them out.
+perf_analyzer measures wherever it can: it is NVIDIA's tool, well maintained and widely used. It
+cannot send several streams on one clock, the kinds of traffic in `tuner.load.traffic.kinds`, or
+requests with a priority. It gives no result when a request is refused or fails, and a single
+latency for a request with several responses. It is a poor choice for large tensors: only its export
+has the time of every request, without which a late client hides a stalled server; the export also
+has every tensor as text, and no option leaves tensors out.
 """
 
 from __future__ import annotations
@@ -22,36 +22,44 @@ from tuner.modelconfig.schema import enum_name
 if TYPE_CHECKING:
     from tuner.load.setup import Setup
 
-#: Of one request in the export: 5,000/s for four seconds are 80 MB then.
+#: Largest size of a request in the export: 5,000/s for four seconds are 80 MB then.
 MAX_EXPORT_BYTES = 4096
 _NUMBER_BYTES = 20  # with its comma
 _STRING_BYTES = 100
-_VARIABLE = 128  # a dimension nobody gave
+_VARIABLE = 128  # a variable dimension without a value in the spec
 
 
 class LoadGenerator(Protocol):
-    """Measures the model it was made for, on the server it was made for."""
+    """Measures the models and the server that it was made for."""
 
     def measure(self, load: LoadPoint, window: Window, seed: int) -> Measurement:
-        """Puts ``load`` on the model and reports what happened.
+        """Puts ``load`` on the model and returns the figures.
 
         Args:
+            load: The level of load.
+            window: Lengths of the measurement, and what may end it early.
             seed: Seed of arrivals and input order (closed loops: input order only).
 
         Raises:
-            LoadFailedError: No usable result; the message carries the generator's own words.
-            UndecidedError: It ended early without need; with `EarlyEnd.NEVER` it does not.
-            ServerGoneError: The server stopped answering meanwhile.
+            LoadFailedError: There is no usable result; the message has the generator's own words.
+            UndecidedError: The load ended early without need; never with `EarlyEnd.NEVER`.
+            ServerGoneError: The server stopped answering during the load.
         """
 
 
 @dataclass(frozen=True)
 class Demand:
-    """What a stream of a run asks of a load generator.
+    """Properties of a stream that decide which load generator can send it.
 
     Attributes:
-        shapes: Of its inputs, for variable dimensions, without the batch.
-        unlike: Why perf_analyzer cannot measure its kinds of traffic.
+        config: The ``ModelConfig`` of its model.
+        shapes: Dimensions of its inputs without the batch, for inputs of variable dimensions.
+        batch_size: Inferences in one request.
+        may_refuse: A queue policy may refuse requests.
+        priority: Priority of its requests; 0: none.
+        unlike: Why perf_analyzer cannot send its kinds of traffic.
+        version: Version of the model that its requests ask for; 0: none.
+        may_fail: An SLO allows the model to answer some requests with an error.
     """
 
     config: Any
@@ -60,10 +68,12 @@ class Demand:
     may_refuse: bool
     priority: int = 0
     unlike: tuple[str, ...] = ()
+    version: int = 0
+    may_fail: bool = False
 
 
 def _why_not(demands: Sequence[Demand]) -> str:
-    """Why it cannot measure a run with these streams; empty where it can."""
+    """Why perf_analyzer cannot measure a run with these streams; empty if it can."""
     if len(demands) > 1:
         return "perf_analyzer sends one stream of requests, to one model"
     (demand,) = demands
@@ -71,8 +81,12 @@ def _why_not(demands: Sequence[Demand]) -> str:
         return demand.unlike[0]
     if demand.priority:
         return "perf_analyzer has no option for the priority of requests"
+    if demand.version:
+        return "tune's own client asks for a version of the model"
     if demand.may_refuse:
         return "perf_analyzer gives no result when a request is refused"
+    if demand.may_fail:
+        return "perf_analyzer gives no result when a request fails, and an SLO allows some to"
     exported = demand.batch_size * export_bytes(demand.config, demand.shapes)
     if exported <= MAX_EXPORT_BYTES:
         return ""
@@ -81,8 +95,8 @@ def _why_not(demands: Sequence[Demand]) -> str:
 
 
 def export_bytes(config: Any, shapes: Mapping[str, Sequence[int]]) -> int:
-    """About how much one inference takes in perf_analyzer's profile export."""
-    # An output's variable dimension is mostly an input's: tokens in, tokens out.
+    """Approximate size of one inference in perf_analyzer's profile export."""
+    # An output's variable dimension usually equals an input's: tokens in, tokens out.
     variable = max((d for shape in shapes.values() for d in shape), default=_VARIABLE)
 
     def size(tensor: Any) -> int:
@@ -99,7 +113,10 @@ class GeneratorKind:
     """A way to send requests and measure their latencies.
 
     Attributes:
-        cannot: Why it cannot measure a run with these streams; empty where it can.
+        name: Name in files.
+        title: Name for users.
+        cannot: Why it cannot measure a run with these streams; empty if it can.
+        make: Makes the generator for streams on a server.
     """
 
     name: str
@@ -122,13 +139,13 @@ def _tune_client(setup: Setup) -> LoadGenerator:
 
 PERF_ANALYZER = GeneratorKind("perf_analyzer", "perf_analyzer", _why_not, _perf_analyzer)
 TUNE_CLIENT = GeneratorKind("tune", "tune's own client", lambda _: "", _tune_client)
-#: The first that can measure a run does; the last one always can.
+#: The first one that can measure a run is used; the last one can measure every run.
 GENERATORS = (PERF_ANALYZER, TUNE_CLIENT)
 
 
 @dataclass(frozen=True)
 class GeneratorChoice:
-    """Which generator measures, and why none of those before it; empty for the first."""
+    """The load generator of a run, and why those before it cannot measure; empty for the first."""
 
     kind: GeneratorKind
     why: str = ""
@@ -146,5 +163,5 @@ def choose(demands: Sequence[Demand]) -> GeneratorChoice:
 
 
 def title_of(name: str | None) -> str:
-    """What users read for a name in a file; an unknown name is returned as it is."""
+    """The name for users of a generator in a file; an unknown name is returned unchanged."""
     return {kind.name: kind.title for kind in GENERATORS}.get(name or "", str(name))

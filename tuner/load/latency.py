@@ -1,14 +1,8 @@
-"""From time stamps to latencies: what happened inside the measured window.
+"""Latencies and rates in the measured window, from time stamps.
 
-Open loop: a latency counts from the moment its request was *due*, whether or not the client
-sent it then, and requests that were never answered are not forgotten. Otherwise an overloaded
-server would look best when it is slowest (coordinated omission).
-
-Stalls of the machine say nothing about the config. A short window that meets some is measured
-again; on a shared host, a soak of minutes meets some every time. So a stall is left out, together
-with the requests it delayed: up to the first request answered as fast as half of all are. What
-follows begins in a usual state, as if the load had begun there. Users' requests are not spared the
-stalls: `LateShare` tells both.
+Open loop: a latency counts from the moment its request was *due*, even if the client sent it later,
+and requests without an answer still count. Otherwise an overloaded server would look best when it
+is slowest (coordinated omission).
 """
 
 from __future__ import annotations
@@ -23,38 +17,31 @@ import numpy.typing as npt
 
 from tuner.errors import LoadFailedError
 from tuner.load.course import course_of
+from tuner.load.quiet import Span, Values, on_one_clock, quiet_spans, seconds_of, within
 from tuner.measurement.measurement import Course, Figures, LoadPoint, Measurement, Slice
 from tuner.measurement.responses import percentile
 from tuner.measurement.window import Window
 from tuner.spec.slo import Slo
-
-#: From when to when, in seconds.
-Span = tuple[float, float]
-Values = npt.NDArray[np.float64]
 
 _NONE: Values = np.array([])
 
 #: Percentiles of a measurement, as shares.
 SHARES = {"p50": 0.50, "p90": 0.90, "p95": 0.95, "p99": 0.99}
 _ENOUGH_SENDS = 100
-LATE_US = 1000.0  # perf_analyzer calls a send late by the same measure
-#: At least this share of the window must be left, or the whole window is judged.
-QUIET_SHARE = 0.5
-#: Nothing being answered is a gap, if somebody waits, from this many times the shortest latency on,
-#: and from this long on; a few of them are not how a server works.
+LATE_US = 1000.0  # perf_analyzer's limit for a late send
+#: A gap is a time with waiting requests but without answers, at least this many times the shortest
+#: latency and this many seconds long. A server does not work in so few gaps as the last number.
 GAP, LEAST_GAP_S, MOST_GAPS = 5.0, 0.05, 3
-#: Requests may be in flight when a stall begins: this many median latencies before it are left out.
-LEAD = 2.0
-_CLOCK_US = 1.0  # finer differences are those of the clock
 
 
 @dataclass(frozen=True)
 class AnsweredRequests:
-    """Every request that was answered during a run, in the order of sending.
+    """Every answered request of a run, in the order of sending.
 
     Attributes:
+        sent_ns: When each request was sent.
         answered_ns: When its last response came.
-        end_ns: End of the run: what was answered later is not known.
+        end_ns: End of the run; later answers are unknown.
     """
 
     sent_ns: npt.NDArray[np.int64]
@@ -64,10 +51,12 @@ class AnsweredRequests:
 
 @dataclass(frozen=True)
 class Observed:
-    """The window's figures; see `tuner.measurement.measurement.Measurement` for what they mean.
+    """Figures of the window; `tuner.measurement.measurement.Figures` explains them.
 
-    ``start_ns`` and ``end_ns`` are the window's bounds on the wall clock, and ``quiet`` is what of
-    it counts, in seconds from the start of the load.
+    Attributes:
+        start_ns: Start of the window on the wall clock.
+        end_ns: End of the window on the wall clock.
+        quiet: Parts of the window that count, in seconds from the start of the load.
     """
 
     start_ns: int
@@ -105,16 +94,19 @@ def observe_open(
 ) -> Observed:
     """The window of an open-loop run.
 
-    The k-th request sent is the one due k-th: requests are sent in order, and those missing
-    from the export are the last, still in flight when the run ended. (Where answers overtake
-    each other this takes a request to be due earlier than it was, never later.)
+    The k-th request sent is taken for the k-th request due: requests are sent in order, and those
+    missing from the export are the last, still in flight when the run ended. (If answers overtake
+    each other, a request is taken to be due earlier than it was, never later.)
 
     Args:
-        refused_s: When the refused requests were due, which are in neither of these.
-        spells_ns: Stalls of the machine, on the wall clock: left out with the requests they
-            delayed.
-        begin_ns: The start of the load on the wall clock; None: as these requests tell it.
-        quiet: What counts, where that is known already, from all requests that these are part of.
+        requests: The answered requests.
+        due_s: When all requests but the refused ones were due, ascending.
+        window: The measured window.
+        refused_s: When the refused requests were due; these are in neither of the above.
+        spells_ns: Stalls of the machine, on the wall clock; they are left out together with the
+            requests they delayed.
+        begin_ns: Start of the load on the wall clock; None: derived from these requests.
+        quiet: Parts of the window that count, if already known from a larger set of requests.
     """
     count = requests.sent_ns.size
     due_s = _go_round(due_s, count)
@@ -130,7 +122,7 @@ def observe_open(
     unanswered = int(inside[count:].sum())
     sent_s = (requests.sent_ns - begin_ns) / 1e9
     lag_us = 1e6 * (sent_s - due_s[:count])
-    # under an overload few requests due inside are answered: then all of them judge the sends
+    # in an overload few requests due inside are answered: then all requests show how late sends are
     counted = inside[:count] if inside[:count].sum() >= _ENOUGH_SENDS else slice(None)
     counts = inside | ~within(due_s, (window.span_s,))
     ends_s = np.append(answered_s, np.full(due_s.size - count, np.inf))
@@ -140,7 +132,7 @@ def observe_open(
         answered_s[counts[:count]],
         quiet,
         latency_us[inside],
-        # what was never answered was sent all the same, at a moment that is not known
+        # a request without an answer was sent too, at an unknown moment
         sent=int(within(sent_s, quiet).sum()) + unanswered,
         in_flight_s=_overlap_s(due_s[counts], ends_s[counts], quiet),
         unanswered_count=unanswered,
@@ -159,7 +151,7 @@ def observe_open(
 def _by_arrival(
     due_s: Values, latency_us: Values, refused_s: Values, window: Window
 ) -> tuple[Values, Values]:
-    """The window's requests in the order they were due; refused ones have infinite latency."""
+    """Latencies of the window in the order of due times; those of refused requests are infinite."""
     latency_us = np.append(latency_us, np.full(refused_s.size, np.inf))
     due_s = np.append(due_s, refused_s)
     inside = within(due_s, (window.span_s,))
@@ -170,10 +162,11 @@ def _by_arrival(
 def _outside_gaps(
     due_s: Values, latency_us: Values, inside: npt.NDArray[np.bool_]
 ) -> Values | None:
-    """Latencies of those inside that no gap delayed, ascending; None without a gap, or too many.
+    """Latencies inside that no gap delayed, ascending; None without a gap, or with too many.
 
-    A gap delays whoever waits in it, and what queues up behind: up to the first request that is
-    answered within twice the shortest latency. Where all inside are delayed, those before tell.
+    A gap delays the requests that wait in it and those that queue behind them, up to the first
+    request within twice the shortest latency. If gaps delayed all requests inside, the requests
+    before the window count.
     """
     least_us, answered_s = float(latency_us.min()), due_s + latency_us / 1e6
     order = np.argsort(answered_s, kind="stable")
@@ -190,7 +183,7 @@ def _outside_gaps(
 
 
 def begun_ns(requests: AnsweredRequests, due_s: Values) -> int:
-    """The start of the load on the wall clock: the latest at which nothing was sent too early."""
+    """Start of the load on the wall clock: the latest one with which no request was sent early."""
     return int(np.min(requests.sent_ns - due_s[: requests.sent_ns.size] * 1e9))
 
 
@@ -201,13 +194,13 @@ def _slices(
     window: Window,
     refused_s: Values,
 ) -> tuple[Slice, ...]:
-    """How a run went over time, in whole slices of ``window.slice_s``, if the window asks for any.
+    """Figures over time, in complete slices of ``window.slice_s``; empty without a slice length.
 
-    ``latency_us`` is that of each request of ``due_s``, answered or not.
+    ``latency_us``: latency of each request in ``due_s``, answered or not.
     """
     if window.slice_s is None:
         return ()
-    # a sum of lengths may fall short of what it is a multiple of by the last bit
+    # a sum of lengths may be below its exact multiple by rounding
     count = int(window.total_s / window.slice_s + 1e-9)
     edges = window.slice_s * np.arange(count + 1)
     moments = (np.append(due_s, refused_s), answered_s, refused_s)
@@ -224,7 +217,7 @@ def _slices(
 def observe_closed(
     requests: AnsweredRequests, window: Window, begin_ns: int | None = None
 ) -> Observed:
-    """The window of a closed-loop run: the requests answered inside it."""
+    """The window of a closed-loop run: the requests answered inside the window."""
     begin_ns = int(requests.sent_ns[0]) if begin_ns is None else begin_ns
     sent_s, answered_s = (
         (moments - begin_ns) / 1e9 for moments in (requests.sent_ns, requests.answered_ns)
@@ -241,7 +234,7 @@ def observe_closed(
 
 
 def within_bounds(ascending: Values, lost_count: int, bounds: Sequence[Slo]) -> bool | None:
-    """Whether every bound was met, lost requests counted as late; None without a bound."""
+    """Whether every bound is met, with lost requests counted as late; None without a bound."""
     if not bounds:
         return None
     total = ascending.size + lost_count
@@ -254,7 +247,7 @@ def within_bounds(ascending: Values, lost_count: int, bounds: Sequence[Slo]) -> 
 def measurement_of(
     observed: Observed, load: LoadPoint, seed: int, batch_size: int = 1
 ) -> Measurement:
-    """A measurement by the figures of a window, with nothing of streams and machines."""
+    """A measurement with the figures of a window, without streams and machine."""
     return Measurement.of_all(figures_of(observed, load, seed, batch_size))
 
 
@@ -268,7 +261,7 @@ def figures_of(
     failed_count: int = 0,
     rejected_count: int = 0,
 ) -> Figures:
-    """The figures of a window; what time stamps do not tell is left to the caller."""
+    """The figures of a window; the caller adds what time stamps do not show."""
     duration_s = seconds_of(observed.quiet)
     return Figures(
         load=load,
@@ -297,19 +290,19 @@ def figures_of(
 
 
 def latency_figures(ascending: Values) -> dict[str, Any]:
-    """Mean and percentiles, by their names in `Measurement`, with the latencies themselves."""
+    """Mean and percentiles by their names in `Figures`, and the latencies themselves."""
     percentiles = {f"{name}_latency_us": percentile(ascending, q) for name, q in SHARES.items()}
     return {"latencies_us": ascending, "avg_latency_us": float(ascending.mean()), **percentiles}
 
 
 def _go_round(due_s: Values, count: int) -> Values:
-    """At least ``count`` due times: after the last gap perf_analyzer starts over."""
+    """At least ``count`` due times: after the last gap, perf_analyzer starts over."""
     rounds = math.ceil(count / due_s.size)
     return np.concatenate([due_s + i * due_s[-1] for i in range(max(rounds, 1))])
 
 
 def _overlap_s(begins_s: Values, ends_s: Values, spans: Sequence[Span]) -> float:
-    """Total time requests spent in flight inside the spans."""
+    """Total time that requests spent in flight inside the spans."""
     return sum(
         float(np.clip(np.minimum(ends_s, high) - np.maximum(begins_s, low), 0.0, None).sum())
         for low, high in spans
@@ -342,52 +335,3 @@ def _observed(
         quiet=spans,
         **more,
     )
-
-
-def quiet_spans(
-    window: Span, due_s: Values, latency_us: Values, spells: Iterable[Span]
-) -> tuple[Span, ...]:
-    """What of the window counts; all of it where too little is quiet.
-
-    Args:
-        latency_us: Of each; infinite where it was refused.
-        spells: Stalls of the machine, by their start, on the same clock.
-    """
-    if not due_s.size:
-        return (window,)
-    usual_us = float(np.median(latency_us))
-    fast_s = due_s[latency_us <= usual_us + _CLOCK_US]
-    quiet, begin = [], window[0]
-    for start, end in spells:
-        if end <= begin:
-            continue
-        stop = start - LEAD * usual_us / 1e6
-        if stop > begin:
-            quiet.append((begin, min(stop, window[1])))
-        after = np.searchsorted(fast_s, max(end, begin))
-        begin = float(fast_s[after]) if after < fast_s.size else window[1]
-    if begin < window[1]:
-        quiet.append((begin, window[1]))
-    enough = seconds_of(quiet) >= QUIET_SHARE * (window[1] - window[0])
-    return tuple(quiet) if enough else (window,)
-
-
-def seconds_of(spans: Iterable[Span]) -> float:
-    """How long they are in all."""
-    return sum(end - start for start, end in spans)
-
-
-def within(moments_s: Values, spans: Sequence[Span]) -> npt.NDArray[np.bool_]:
-    """Which moments are in one of the spans."""
-    inside = np.zeros(moments_s.size, dtype=bool)
-    for start, end in spans:
-        inside |= (moments_s >= start) & (moments_s < end)
-    return inside
-
-
-def on_one_clock(moments_s: Values, spans: Sequence[Span]) -> Values:
-    """Moments within the spans, on a clock that runs in these only, from 0."""
-    starts, ends = np.array(spans).T
-    before = np.concatenate([[0.0], np.cumsum(ends - starts)[:-1]])
-    which = np.searchsorted(starts, moments_s, side="right") - 1
-    return np.asarray(moments_s - starts[which] + before[which])

@@ -1,9 +1,9 @@
-"""One measurement of several starts of a closed loop.
+"""Combines several starts of a closed loop into one measurement.
 
 A closed loop is bistable: 32 clients can settle into one batch of 32 or into two of 16, and stay
-there until the load ends. Only another start shows the other mode. So each measurement of a
-closed loop consists of several starts, each with an equal part of the window and other inputs. The
-total length is unchanged, but each start costs one more warm-up.
+there until the load ends. Only another start shows the other mode. So each measurement of a closed
+loop has several starts, each with an equal part of the window and with other inputs. The total
+length is unchanged, but each start adds one warm-up.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from tuner.spec.slo import Slo
 
 F = TypeVar("F", bound=Figures)
 
-#: No start's window is shorter than this.
+#: Shortest window of a start.
 LEAST_S = 1.0
 _ADDED_UP = ("duration_s", "completed_count", "failed_count", "rejected_count")
 _AVERAGED = (
@@ -40,19 +40,23 @@ _AVERAGED = (
     *("throughput_infer_per_s", "sent_per_s", "mean_in_flight"),
     *("client_send_us", "client_recv_us", "network_us"),
 )
-#: Up to this ratio of the highest to the lowest throughput of a start, minus one, it is one mode.
+#: Largest ratio of the highest to the lowest throughput of a start, minus one, within one mode.
 SPREAD = 0.05
 
 
 def part_s(duration_s: float, count: int) -> float:
-    """Each start's share of a window."""
+    """Length of each start's window."""
     return duration_s if count == 1 else max(duration_s / count, LEAST_S)
 
 
 def combine(starts: Sequence[Measurement], bounds: Sequence[Slo] = ()) -> Measurement:
-    """One measurement of several starts of the same load, with windows of the same length.
+    """One measurement from several starts of the same load, with windows of the same length.
 
-    Percentiles are over the requests of all starts. ``bounds``: what SLOs hold them to.
+    Percentiles are over the requests of all starts.
+
+    Args:
+        starts: The measurement of each start.
+        bounds: Latency SLOs, see `Figures.within_bounds`.
     """
     combined = replace(
         _figures(starts),
@@ -103,7 +107,7 @@ def _spread(combined: Measurement) -> tuple[Reason, ...]:
 
 
 def _each(starts: Sequence[Mapping[str, Figures]]) -> dict[str, Figures]:
-    """The figures of each stream, or each shape, that was there in every start."""
+    """Figures of each stream, or each shape, that is present in every start."""
     by_name = {name: [start.get(name) for start in starts] for name in starts[0]}
     return {
         name: _figures([part for part in parts if part])
@@ -115,7 +119,7 @@ def _each(starts: Sequence[Mapping[str, Figures]]) -> dict[str, Figures]:
 def _failures(
     parts: Sequence[Mapping[FailureReason, Failures]],
 ) -> dict[FailureReason, Failures]:
-    """Counts added up; of how late failures came the worst start's."""
+    """Sums of counts; percentiles from the start with the worst ones."""
     by_reason = {r: [part[r] for part in parts if r in part] for r in FailureReason}
     return {
         reason: Failures(
@@ -129,7 +133,7 @@ def _failures(
 
 
 def _server(parts: Sequence[ServerStatistics | None]) -> ServerStatistics | None:
-    """Counts added up, times weighted by the requests they are per."""
+    """Sums of counts; mean durations weighted by the number of requests."""
     known = [part for part in parts if part is not None]
     if len(known) < len(parts):
         return None
@@ -157,7 +161,7 @@ def _server(parts: Sequence[ServerStatistics | None]) -> ServerStatistics | None
     )
 
 
-#: How readings of several starts are combined: the worst, unless listed here.
+#: How readings of several starts are combined; the maximum for readings not listed.
 _READINGS: dict[str, Callable[[list[Any]], Any]] = {
     "cpu_percent": fmean,
     "governor": lambda values: values[-1],
@@ -168,6 +172,8 @@ _READINGS: dict[str, Callable[[list[Any]], Any]] = {
     "cache_entries": lambda values: values[-1],
     "cache_evictions": sum,
     "throttled_s": sum,
+    "memory": lambda values: values[-1],  # of a part of the window each: they do not add up
+    "gpu_memory": lambda values: values[-1],
 }
 
 
@@ -181,7 +187,7 @@ def _host(parts: Sequence[HostUse]) -> HostUse:
 
 
 def _known(combine: Callable[[list[Any]], Any], values: Sequence[Any]) -> Any:
-    """Combined from those that are known; None when none is."""
+    """The combination of the known values; None if none is known."""
     known = [value for value in values if value is not None]
     return combine(known) if known else None
 

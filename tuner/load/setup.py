@@ -1,4 +1,4 @@
-"""What every load generator is made with: streams of requests on one clock, and their server."""
+"""What every load generator needs: the streams on one clock, and their server."""
 
 from __future__ import annotations
 
@@ -41,20 +41,25 @@ from tuner.server.server import Endpoints, Place
 from tuner.spec.fields import Gpus
 from tuner.spec.workload import Inputs, Protocol, RandomInputs
 
-#: Which stream each request of a run belongs to, as its place among the streams.
+#: The stream of each request in a run, as an index into the streams.
 Order = npt.NDArray[np.int64]
 
-#: perf_analyzer may take this long to end by itself once its results are there.
+#: perf_analyzer may take this long to exit after it has written its results.
 PATIENCE_S = 0.5
-#: So many requests of a closed loop, whose window is not known before, have their shapes by share.
+#: Requests in a block of a closed loop, whose window is unknown beforehand, with exact shares.
 _SPAN = 100
-#: Why there are no results when the time of a load generator is over.
+#: Why there are no results when a load generator's time is up.
 TOO_LATE = "no results by the deadline"
 
 
 @dataclass(frozen=True)
 class LoadTarget:
-    """What load is put on; ``streamed``: a decoupled model, which is asked through gRPC streams."""
+    """The model under load, and its server's addresses.
+
+    Attributes:
+        batch_size: Inferences in one request.
+        streamed: The model is decoupled: it receives requests through gRPC streams.
+    """
 
     model: str
     endpoints: Endpoints
@@ -64,22 +69,23 @@ class LoadTarget:
 
     @property
     def address(self) -> str:
-        """host:port requests go to."""
+        """``host:port`` that requests go to."""
         return self.endpoints.grpc if self.protocol is Protocol.GRPC else self.endpoints.http
 
     def future_by(self, method: Any) -> Callable[..., Any]:
-        """How `tuner.load.client.calls.asking` asks such a model."""
+        """The function of `tuner.load.client.calls.asking` for such a model."""
         way: Callable[..., Any] = method.streamed if self.streamed else method.future
         return way
 
 
 @dataclass(frozen=True)
 class ShapedInputs:
-    """What those requests of a stream carry that have one shape.
+    """The inputs of a stream's requests of one shape.
 
     Attributes:
-        name: What the shape is called; "" where all requests have the same.
-        share: Of the stream's requests.
+        inputs: Source of the inputs.
+        name: Name of the shape; "" if all requests have the same.
+        share: Share of the stream's requests, 0..1.
     """
 
     inputs: InputSource
@@ -89,15 +95,19 @@ class ShapedInputs:
 
 @dataclass(frozen=True)
 class StreamRequests:
-    """Requests to one model, by the spec alone: a `StreamSpec` with what follows of all streams.
+    """The requests of a stream according to the spec alone: a `StreamSpec` with derived values.
 
     Attributes:
-        share: Of the level of the load.
-        rate_per_s: Requests per second, whatever the level, of a background; None of a stream
-            that shares the level.
-        varied: Where a response cache may answer, names of the request parameters that the model
-            may read: answers are compared for requests, too, that only the cache takes for alike.
-        within_s: The least that an SLO allows a request to take.
+        model: Name of the model.
+        inputs: The spec of its inputs.
+        batch_size: Inferences in one request.
+        share: Share of the level of the load, 0..1.
+        rate_per_s: Background streams only: requests per second, whatever the level; else None.
+        priority: Priority of its requests; 0: none.
+        varied: With a response cache, names of request parameters that the model may read: answers
+            are also compared for requests that only the cache takes for the same; else None.
+        within_s: The tightest bound of an SLO on the latency of a request.
+        version: Version of the model; 0: the server's choice.
     """
 
     model: str
@@ -108,14 +118,19 @@ class StreamRequests:
     priority: int = 0
     varied: tuple[str, ...] | None = None
     within_s: float = math.inf
+    version: int = 0
 
 
 @dataclass(frozen=True)
 class Stream:
-    """The requests of a stream on a running server, which says how their model is asked.
+    """The requests of a stream on a running server, which defines their form.
 
     Attributes:
-        shapes: Those of the requests, of which each has one.
+        name: Name of the stream.
+        target: The model, and its server's addresses.
+        form: Form of its requests.
+        shapes: Inputs by shape; each request has one shape.
+        requests: The stream according to the spec.
     """
 
     name: str
@@ -129,13 +144,13 @@ class Stream:
         return self.requests.rate_per_s is not None
 
     def questions(self, count: int) -> list[bytes]:
-        """Requests with the first of its inputs, those of all shapes evenly mixed.
+        """Requests with the stream's first inputs, all shapes evenly mixed.
 
-        Where the model takes sequences each is one of its own.
+        If the model takes sequences, each request is a complete sequence.
 
         Raises:
             LoadFailedError: Only perf_analyzer can send them.
-            SpecError: The user's file holds sequences, or cannot be read.
+            SpecError: The user's file has sequences, or cannot be read.
         """
         turns = evenly([shape.share for shape in self.shapes], count)[:count]
         of_each = np.bincount(turns, minlength=len(self.shapes)).tolist()
@@ -151,23 +166,28 @@ class Stream:
         return self.form.sequence_ids is not None
 
     def load(self, load: LoadPoint) -> LoadPoint:
-        """Its part of a load on all streams; beside sequences, single requests come by chance."""
+        """Its part of a load on all streams; beside sequences, single requests are Poisson."""
         single = load.arrivals is Arrivals.SEQUENCES and not self.takes_sequences
         kind = Arrivals.POISSON if single else load.arrivals
         if self.requests.rate_per_s is None:
             return LoadPoint(kind, self.requests.share * load.level)
-        steady = kind is Arrivals.STEP  # an overload is one of the shared streams
+        steady = kind is Arrivals.STEP  # an overload applies to the shared streams only
         return LoadPoint(Arrivals.POISSON if steady else kind, self.requests.rate_per_s)
 
 
 @dataclass(frozen=True)
 class Site:
-    """The server that load is put on, and what that needs.
+    """The server under load, and what a load generator needs there.
 
     Attributes:
+        control: Interface to the server's models.
+        endpoints: Addresses of the server.
+        program: The load generator's installation.
+        directory: Directory for files of a measurement.
         place: Where the server runs; ELSEWHERE assumes nothing about this machine.
-        patience_s: See `PATIENCE_S`; long for servers that are not ours to restart.
-        server_words: The last error in the server's log; empty when it cannot be read.
+        gpus: GPUs of the server.
+        patience_s: See `PATIENCE_S`; long for servers that tune cannot restart.
+        server_words: Returns the last error in the server's log; empty if it cannot be read.
     """
 
     control: Control
@@ -182,11 +202,14 @@ class Site:
 
 @dataclass(frozen=True)
 class Setup:
-    """Models on a server, what they are to be asked, and what watches them meanwhile.
+    """The streams of a load, their server, and the means to watch it.
 
     Attributes:
-        models: Names of all models that answer to it, the steps of ensembles too.
-        traffic: What is otherwise than with independent requests.
+        site: The server.
+        streams: The streams.
+        models: Names of all models that take part in answers, including steps of ensembles.
+        shape: Gaps of a trace, or the shape of bursts.
+        traffic: Kinds of traffic other than independent requests.
     """
 
     site: Site
@@ -197,7 +220,7 @@ class Setup:
 
     @contextmanager
     def watched(self, window: Window) -> Iterator[Sampler]:
-        """Samples the server, and this machine's stalls, for as long as the context is open."""
+        """Samples the server and this machine's stalls while the context is open."""
         site = self.site
 
         def snapshot() -> Mapping[str, StatisticsSnapshot]:
@@ -214,7 +237,7 @@ class Setup:
     def with_readings(
         self, result: Measurement, observed: Observed, watched: Sampler
     ) -> Measurement:
-        """Adds what the server counted meanwhile, of each stream too, and what the machine did."""
+        """Adds the server's statistics, also by stream, and the readings of the machine."""
         samples = watched.between(observed.start_ns, observed.end_ns)
         counted = server_statistics(samples, self.models)
         models = {stream.name: stream.target.model for stream in self.streams}
@@ -232,19 +255,21 @@ class Setup:
         )
 
     def at_rest(self) -> bool:
-        """Whether the server has come to rest after a load that was cut off."""
+        """Whether the server is idle again after a load that was cut off."""
         return becomes_idle(self.site.control.metrics, self.models, self.site.endpoints)
 
 
 @dataclass(frozen=True)
 class Schedule:
-    """The requests of all streams on one clock; ``due_s`` is None of a closed loop.
+    """The requests of all streams on one clock; ``due_s`` is None in a closed loop.
 
     Attributes:
-        order: The stream of each, as its place; of a closed loop repeated.
-        shapes: The shape of each, as its place among its stream's; None where each has only one.
-        lines: The number of each in the recording that is replayed, or in its file of sequences.
-        sequences: The number of each one's sequence, where there are any; -1 of what is in none.
+        due_s: When each request is due, in seconds from the start, ascending.
+        order: Index of each request's stream; repeated in a closed loop.
+        shapes: Index of each request's shape among its stream's; None with one shape per stream.
+        lines: Number of each request in the recording that is replayed, or in its file of
+            sequences; None otherwise.
+        sequences: Number of each request's sequence, -1 without one; None without any sequences.
     """
 
     due_s: Times | None
@@ -257,7 +282,7 @@ class Schedule:
         return np.zeros_like(self.order) if self.shapes is None else self.shapes
 
     def of(self, number: int) -> Times:
-        """When the requests of one stream are due; none of a closed loop."""
+        """When the requests of one stream are due; empty for a closed loop."""
         return np.array([]) if self.due_s is None else self.due_s[self.order == number]
 
 
@@ -269,12 +294,15 @@ def schedule(
     shape: Shape | None,
     traffic: Sequence[Traffic] = (),
 ) -> Schedule:
-    """Independent arrivals of each stream, until the load ends; of a closed loop their turns.
+    """Arrivals of every stream until the load ends; for a closed loop, the order of the streams.
 
     Args:
-        load: Its level is that of the streams which share it, together.
-        seed: Same load and seed, same times; a stream's own do not hang on the others.
-        traffic: What is otherwise.
+        streams: The streams.
+        load: The level, which is that of all streams together that share it.
+        window: Lengths of warm-up, window and tail.
+        seed: The same load and seed give the same times; streams do not affect each other's.
+        shape: Gaps of a trace, or the shape of bursts.
+        traffic: Kinds of traffic other than independent requests.
     """
     if load.arrivals.open_loop:
         made = (kind.schedule(streams, load, window, seed) for kind in traffic)
@@ -292,7 +320,7 @@ def schedule(
 
 
 def spans_of(window: Window) -> tuple[float, float, float]:
-    """Warm-up, window and what follows it, for which arrivals are drawn."""
+    """Lengths of warm-up, window and tail, for which arrivals are drawn."""
     return window.warmup_s, window.duration_s, window.tail_s + SLACK_S
 
 
@@ -310,9 +338,12 @@ def _independent(
 def on_one_clock(
     times: Sequence[Times], numbers: Sequence[Order] = (), entries: Sequence[Order] = ()
 ) -> Schedule:
-    """The requests of all streams, ascending.
+    """The requests of all streams in ascending order of due times.
 
-    ``numbers``, ``entries``: the sequence of each and its place in a file of them, by stream.
+    Args:
+        times: Due times by stream.
+        numbers: Numbers of the requests' sequences, by stream.
+        entries: Places of the requests in a file of sequences, by stream.
     """
     due_s = np.concatenate(times)
     order = np.repeat(np.arange(len(times)), [times_of.size for times_of in times])
@@ -323,9 +354,9 @@ def on_one_clock(
 
 
 def in_turn(streams: Sequence[Stream], count: int) -> Order:
-    """Whose turn it is in a closed loop of about ``count`` requests: each stream by its share.
+    """The stream of each of ``count`` requests in a closed loop, according to shares.
 
-    A background, which has a rate and no share, has no turn.
+    A background stream has a rate and no share, and sends none of them.
     """
     return evenly(
         [0.0 if stream.background else stream.requests.share for stream in streams], count

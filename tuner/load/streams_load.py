@@ -1,12 +1,15 @@
-"""Load on the models of a server as a spec's streams say, and what is asked apart from it."""
+"""Load on a server's models according to a spec's streams, and probes outside of a load."""
 
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
+from tuner.errors import LoadFailedError, ModelFailsError, ServerGoneError
 from tuner.load import seeds
 from tuner.load.generators import GENERATORS, GeneratorKind, LoadGenerator
 from tuner.load.probes.answers import ConfigAnswers, ask
@@ -17,7 +20,7 @@ from tuner.load.probes.warmup import Note, WarmUp, warm_up
 from tuner.load.restarts import combine, part_s
 from tuner.load.setup import LoadTarget, Setup, ShapedInputs, Site, Stream, StreamRequests, in_turn
 from tuner.load.traffic.arrivals import shape_of
-from tuner.load.traffic.encoding import TensorShape, inputs_of, resolve
+from tuner.load.traffic.encoding import TensorShape, inputs_of, output_bytes, resolve
 from tuner.load.traffic.inputs import DrawnInputs
 from tuner.load.traffic.kinds import traffic_of
 from tuner.load.traffic.recordings.lines import RecordedStream
@@ -26,9 +29,11 @@ from tuner.load.traffic.recordings.shaped import shaped_contents
 from tuner.load.traffic.sequences.contents import sequence_contents
 from tuner.load.traffic.sequences.pace import ids_for
 from tuner.load.traffic.wire import RequestForm
+from tuner.load.validity import too_many_clients
 from tuner.measurement.measurement import LoadPoint, Measurement
 from tuner.measurement.window import Window
 from tuner.modelconfig.queues import may_reject
+from tuner.modelconfig.schema import shape_tensors
 from tuner.server.control import Control
 from tuner.spec.model import Spec
 from tuner.spec.slo import Slo
@@ -45,7 +50,7 @@ from tuner.spec.workload import (
 def stream_requests(
     spec: Spec, varied: Mapping[str, tuple[str, ...]] | None = None
 ) -> dict[str, StreamRequests]:
-    """What each stream of a spec asks; ``varied``: of each model that may use a cache."""
+    """The requests of each stream of a spec; ``varied``: by model, see `StreamRequests.varied`."""
     shares = spec.shares
     return {
         name: StreamRequests(
@@ -57,22 +62,25 @@ def stream_requests(
             stream.priority or 0,
             (varied or {}).get(stream.model),
             min((s.bound / 1e6 for s in spec.slos if _bounds(s, name)), default=math.inf),
+            stream.version or 0,
         )
         for name, stream in spec.streams.items()
     }
 
 
 def _bounds(slo: Slo, stream: str) -> bool:
-    """Whether it bounds how long a request of the stream may take."""
+    """Whether an SLO bounds the latency of the stream's requests."""
     return slo.metric.of_full_response and slo.holds_for(stream)
 
 
 @dataclass(frozen=True)
 class StreamsLoad:
-    """Load by the generator of the run, and what is asked of the models apart from that.
+    """Load from the run's generator, and probes of the models outside of it.
 
     Attributes:
-        starts: Of each closed loop; an open loop is started once.
+        generator: The load generator.
+        starts: Starts of each closed loop; an open loop has one.
+        setup: The streams, and their server.
     """
 
     generator: LoadGenerator
@@ -80,40 +88,64 @@ class StreamsLoad:
     setup: Setup
 
     def measure(self, load: LoadPoint, window: Window, seed: int) -> Measurement:
-        if len(self.setup.streams) == 1:  # a generator knows no name of what is all of its load
+        if len(self.setup.streams) == 1:  # generators do not name a single stream
             bounds = window.of(self.setup.streams[0].name).bounds
             window = replace(window, bounds=tuple(replace(bound, stream="") for bound in bounds))
-        if load.arrivals.open_loop or self.starts == 1:
+        if load.arrivals.open_loop:
             return self.generator.measure(load, window, seed)
+        if self.starts == 1:
+            with self._clients_fit(load, window):
+                return self.generator.measure(load, window, seed)
         part = replace(window, duration_s=part_s(window.duration_s, self.starts))
         starts: list[Measurement] = []
         while len(starts) < self.starts:
             start_seed = seeds.of_start(seed, len(starts))
-            starts.append(self.generator.measure(load, part, start_seed))
+            with self._clients_fit(load, part):
+                starts.append(self.generator.measure(load, part, start_seed))
         return combine(starts, window.bounds)
 
+    @contextmanager
+    def _clients_fit(self, load: LoadPoint, window: Window) -> Iterator[None]:
+        """For one start of a closed loop: an error says so if its clients are too many."""
+        before, begin_s = self._answered_count(), time.monotonic()
+        try:
+            yield
+        except ModelFailsError:
+            raise
+        except LoadFailedError as error:
+            with suppress(ServerGoneError):
+                answered = self._answered_count() - before
+                rate_per_s = answered / (time.monotonic() - begin_s)
+                if better := too_many_clients(load, window, rate_per_s, error.reason):
+                    raise better from error
+            raise
+
+    def _answered_count(self) -> int:
+        models = {stream.target.model for stream in self.setup.streams}
+        return sum(self.setup.site.control.statistics(model).success_count for model in models)
+
     def answers(self) -> Mapping[str, ConfigAnswers]:
-        """What is answered to some of each stream's inputs; see `probes.answers.ask`."""
+        """Answers to some of each stream's inputs; see `probes.answers.ask`."""
         return {s.name: ask(s, self._config(s)) for s in self.setup.streams}
 
     def await_first_answers(self, patience_s: float, note: Note) -> list[FirstCalls]:
-        """Those of each stream; see `tuner.load.probes.preparing`."""
+        """The first calls of each stream's model; see `tuner.load.probes.preparing`."""
         return [
             await_first_answers(s, self._config(s), patience_s, note) for s in self.setup.streams
         ]
 
     def warm_up(self, texts: Mapping[str, str], patience_s: float, note: Note) -> WarmUp | None:
-        """See `tuner.load.probes.warmup`."""
+        """The test of a warm-up; see `tuner.load.probes.warmup`."""
         return warm_up(self.setup, texts, patience_s, note)
 
     def seconds_for(self, count: int, patience_s: float) -> float | None:
-        """Sends requests at once, from each stream its share; see `probes.preparing`."""
+        """Sends requests at once, to each stream its share; see `probes.preparing`."""
         turns = in_turn(self.setup.streams, count).tolist()
         wanted = [(stream, turns.count(k)) for k, stream in enumerate(self.setup.streams)]
         return seconds_for(wanted, patience_s)
 
     def seconds_alone(self, patience_s: float) -> Mapping[str, float] | None:
-        """One request of each stream by itself, and the mean of a mix as `""`."""
+        """Seconds for a lone request of each stream, and their mean under `""`."""
         seconds: dict[str, float] = {}
         for stream in self.setup.streams:
             took_s = seconds_for([(stream, 1)], patience_s)
@@ -126,7 +158,7 @@ class StreamsLoad:
         return {**seconds, "": mean_s}
 
     def ask_alone(self, stream: str, patience_s: float) -> LoneRequests | None:
-        """Requests of a stream, one at a time; None where no queue policy refuses any."""
+        """Sends a stream's requests one at a time; None if no queue policy refuses requests."""
         configs = map(self.setup.site.control.running_config, self.setup.models)
         if not any(map(may_reject, configs)):
             return None
@@ -153,10 +185,14 @@ def streams_load(
     site: Site,
     kind: GeneratorKind = GENERATORS[0],
 ) -> StreamsLoad:
-    """Load on models that are loaded; it stays good when they are reloaded.
+    """Load on loaded models; it remains usable after they are reloaded.
 
     Args:
-        served: Names of all models that answer to it, the steps of ensembles too.
+        workload: The workload of the spec.
+        streams: The requests of each stream, by name.
+        served: Names of all models that take part in answers, including steps of ensembles.
+        site: The server.
+        kind: The load generator.
 
     Raises:
         SpecError: The inputs do not fit a model's.
@@ -188,7 +224,7 @@ def _stream(
     ids = ids_for(_answering(control, model))
     target = LoadTarget(model, site.endpoints, protocol, requests.batch_size, streamed)
     if isinstance(requests.inputs, RecordingInputs):
-        assert recorded is not None  # the spec is refused
+        assert recorded is not None  # the spec's checks require it
         shapes = tuple(shaped_contents(requests.inputs, recorded, inputs_of(config)))
     elif (
         ids
@@ -215,7 +251,10 @@ def _stream(
         batched=config.max_batch_size > 0,
         batch_size=requests.batch_size,
         priority=requests.priority,
+        version=requests.version,
         sequence_ids=ids,
+        shape_tensors=shape_tensors(config),
+        outputs=output_bytes(config, requests.batch_size),
     )
     return Stream(name, target, form, shapes, requests)
 
@@ -231,9 +270,9 @@ def _answering(control: Control, model: str) -> Iterator[Any]:
 def _shaped(
     inputs: RandomInputs | FileInputs, model: str, config: Any
 ) -> Iterator[tuple[RandomInputs | FileInputs, tuple[TensorShape, ...], str, float]]:
-    """Inputs of each shape, with the tensors, the shape's name and its share.
+    """Inputs of each shape, with tensors, name and share of the shape.
 
-    Different inputs that come back are shared out as the requests are.
+    The distinct inputs that come back are divided among shapes according to their shares.
     """
     if not isinstance(inputs, RandomInputs):
         yield inputs, inputs_of(config), "", 1.0

@@ -1,4 +1,4 @@
-"""What a reader must know about a measurement before believing it."""
+"""Warnings about a measurement: what a reader must know before trusting it."""
 
 from __future__ import annotations
 
@@ -19,23 +19,27 @@ from tuner.spec.metrics import requests_needed
 from tuner.spec.slo import Slo
 
 _LATE_SENDS = 0.05
-#: Of the requests of a recording; told beyond it.
+#: Share of a recording's requests; a larger share of late ones is reported.
 _NOT_AS_RECORDED = 0.001
-#: Of the p99; latencies count from the moment a request was due, so that a lag is in them.
+#: Share of the p99; latencies count from the moment a request was due, so they include this lag.
 _LAG_SHARE = 0.10
 _SENT_SHARE = 0.98
+#: Arrivals whose level is what each window sends.
+_LEVEL_IN_WINDOWS = (Arrivals.POISSON, Arrivals.CONSTANT, Arrivals.BURSTS)
 _CLIENT_SHARE = 0.20
 _LITTLE = 0.10
-#: Share of a core; beyond it, answers wait for the thread that is so busy.
+#: Share of a core; above it, answers wait for the busy thread.
 BUSY = 0.7
-#: Of an SLO, or of its cores: told where the load generator takes more for a request, or for all.
+#: Share of an SLO's bound (per request), or of the load generator's cores, that is reported.
 COSTLY = 0.10
 
 
 def warnings_about(measurement: Measurement, bounds: Sequence[Slo] = ()) -> tuple[Reason, ...]:
-    """What is wrong with the load, the client and the sample; empty when nothing is.
+    """Warnings about the load, the client and the sample; empty if nothing is wrong.
 
-    Without ``bounds``, SLOs on percentiles of the latency, the sample is held to a p99.
+    Args:
+        measurement: The measurement.
+        bounds: SLOs on percentiles of the latency; without any, the sample must suffice for a p99.
     """
     return (
         *_throttled(measurement.host),
@@ -55,22 +59,47 @@ def warnings_about(measurement: Measurement, bounds: Sequence[Slo] = ()) -> tupl
 
 
 def client_kept_up(measurement: Measurement) -> bool:
-    """False when the load was not what was asked for: the result says nothing about the config."""
+    """Whether the load was as planned; if not, the result says nothing about the config."""
     return not any(_client_behind(measurement))
 
 
 def client_behind(measurement: Measurement) -> ClientLimitError:
-    """The error for a load generator that fell behind: it sent too little, or too late."""
+    """The error for a load generator that fell behind: it sent too few requests, or too late."""
     m = measurement
     little = _sent_too_little(m) is not None
     return _client_error(m.load, m.sent_per_s if little else None, *_sent_late(m))
 
 
 def client_limit(load: LoadPoint, sent_per_s: float) -> ClientLimitError:
-    """The error for a load generator that cannot send the load, with the rate that it did send."""
+    """The error for a load generator that cannot send the load, with the rate that it sent."""
     if sent_per_s >= _SENT_SHARE * load.level:
         return _client_error(load, None)
     return _client_error(load, sent_per_s)
+
+
+def too_many_clients(
+    load: LoadPoint, window: Window, answered_per_s: float, cause: Reason
+) -> LoadFailedError | None:
+    """The error for a closed loop without a result whose clients do not all get an answer in time.
+
+    Args:
+        load: The number of clients.
+        window: The window in which each of them would get an answer.
+        answered_per_s: Requests per second that the server answered meanwhile.
+        cause: Why there is no result.
+    """
+    fit = int(answered_per_s * window.duration_s)
+    if fit < 1 or fit >= load.level:
+        return None
+    facts: dict[str, Fact] = {
+        "clients": round(load.level),
+        "answered_per_s": float(answered_per_s),
+        "window_s": window.duration_s,
+        "fitting_clients": fit,
+    }
+    return failed(
+        LoadFailedError, Reason(ReasonKind.TOO_MANY_CLIENTS, facts=facts, causes=(cause,))
+    )
 
 
 def _client_error(load: LoadPoint, sent_per_s: float | None, *late: Reason) -> ClientLimitError:
@@ -94,17 +123,19 @@ def refuse_failures(
     *,
     dropped: bool = False,
 ) -> None:
-    """Looks for requests that failed, in a load of which a generator tells the first ones only.
+    """Looks for failed requests after a load whose generator reports only the first ones.
 
-    The server counts those that a model raised an error for; one whose answer is an error counts
-    as a success (a Python model's TritonError), and one that a full queue refuses not at all.
+    The server's counter of failures has requests for which a model raised an error. A request whose
+    answer is an error counts as a success (a Python model's TritonError), and a request refused by
+    a full queue is not counted at all.
 
     Args:
-        before: The server's counters before the load; ``after``: after it.
-        answered: Errors that requests were answered with, as far as the generator tells.
-        logged: The last error in the server's log, where it told none; may be empty.
-        dropped: The load generator was killed while it waited for answers. Requests that Triton
-            drops then count as failed too, so only an error's words show that one failed.
+        before: The server's counters before the load.
+        after: The server's counters after the load.
+        answered: Errors that requests were answered with, as far as the generator reports them.
+        logged: Returns the last error in the server's log; used if the server reports none.
+        dropped: The load generator was killed while it waited for answers. Triton counts requests
+            that it drops then as failures too, so only an error message shows a real one.
 
     Raises:
         ModelFailsError: The model answered requests with errors.
@@ -126,7 +157,7 @@ def refuse_failures(
 def answered_with_errors(
     count: int, sent_count: int, words: str, *, at_least: bool = False
 ) -> ModelFailsError:
-    """The error for requests that a model answered with an error, in its own words."""
+    """The error for requests that a model answered with an error; ``words``: the model's own."""
     facts: dict[str, Fact] = {
         "failed_count": count,
         "request_count": sent_count,
@@ -139,10 +170,10 @@ def answered_with_errors(
 def received_count(
     samples: Sequence[Sample], model: str, waiting_at: Collection[str]
 ) -> int | None:
-    """Requests that reached a model: answered, or waiting at the end; None when not known.
+    """Requests that reached a model: answered ones, and those waiting at the end; None if unknown.
 
-    Those being executed at the end are not among them. ``waiting_at``: the models in whose queues
-    they wait, an ensemble's steps among them.
+    Requests in execution at the end are not included. ``waiting_at``: the models whose queues
+    count, including an ensemble's steps.
     """
     if len(samples) < 2 or samples[-1].metrics is None:
         return None
@@ -153,7 +184,7 @@ def received_count(
 
 
 def client_busy(share: float) -> tuple[Reason, ...]:
-    """The warning about a load generator whose thread is this busy, as a share of one core."""
+    """The warning about a load generator whose thread is busy for this share of one core."""
     if share <= BUSY:
         return ()
     return (Reason(ReasonKind.CLIENT_BUSY, facts={"busy_share": float(share)}),)
@@ -162,11 +193,13 @@ def client_busy(share: float) -> tuple[Reason, ...]:
 def client_cost(
     request_s: float, share: float, cores: int, bounds: Sequence[Slo]
 ) -> Iterator[Reason]:
-    """The warning about a load generator that takes much CPU itself.
+    """The warning about a load generator that uses much CPU.
 
     Args:
-        request_s: CPU time for a request.
-        share: What it took of its cores, 0..1.
+        request_s: CPU time per request.
+        share: Share of its cores that it used, 0..1.
+        cores: Number of its cores.
+        bounds: SLOs on percentiles of the latency.
     """
     tightest_s = min((bound.within_s for bound in bounds), default=math.inf)
     facts: dict[str, Fact] = {}
@@ -187,7 +220,7 @@ def ended_early(window: Window, planned: Window) -> tuple[Reason, ...]:
 
 
 def _throttled(host: HostUse) -> Iterator[Reason]:
-    """No disturbance: it is a config's own load that heats a GPU."""
+    """Not a disturbance: a config's own load heats a GPU."""
     if host.gpu_throttled:
         clock_mhz = host.gpu_clock_mhz
         facts: dict[str, Fact] = {} if clock_mhz is None else {"clock_mhz": clock_mhz}
@@ -202,14 +235,14 @@ def _client_behind(m: Measurement) -> Iterator[Reason]:
 
 
 def _not_as_recorded(m: Measurement) -> Iterator[Reason]:
-    """A recording's times are exact to 1 ms, or the share of those that are not is told."""
+    """A recording's times are exact to 1 ms; the warning gives the share of other requests."""
     late = m.late_sends or 0.0
     if m.load.arrivals is Arrivals.RECORDING and late > _NOT_AS_RECORDED:
         yield Reason(ReasonKind.NOT_AS_RECORDED, facts={"late_percent": 100.0 * late})
 
 
 def _sent_late(m: Measurement) -> Iterator[Reason]:
-    """In a mix, the streams whose latencies are the client's own."""
+    """For several streams, a warning per stream whose latencies are the client's fault."""
     for part in m.streams.values() or (m,):
         if part.late_sends is not None and part.late_sends > _LATE_SENDS and _lag_matters(part):
             facts: dict[str, Fact] = {"late_share": part.late_sends}
@@ -220,20 +253,20 @@ def _sent_late(m: Measurement) -> Iterator[Reason]:
 
 
 def _sent_too_little(m: Measurement) -> float | None:
-    """The requests per second that were asked for, where clearly less was sent."""
+    """The planned requests per second, if clearly fewer were sent."""
     due_per_s = m.due_per_s
-    if due_per_s is None and m.load.arrivals in (Arrivals.POISSON, Arrivals.BURSTS):
-        due_per_s = m.load.level  # in every window
+    if due_per_s is None and m.load.arrivals in _LEVEL_IN_WINDOWS:
+        due_per_s = m.load.level  # holds in every window
     if due_per_s is None or m.sent_per_s is None or m.sent_per_s >= _SENT_SHARE * due_per_s:
         return None
     return due_per_s
 
 
 def _lag_matters(m: Figures) -> bool:
-    """Whether the tail of latencies is the client's own; True when that is not known.
+    """Whether the client causes the tail of the latencies; True if unknown.
 
-    False where every SLO was met anyway: latencies count from the moment a request was due, so a
-    late client can only make them longer.
+    False if every SLO was met: latencies count from the moment a request was due, so a late client
+    can only make them longer.
     """
     if m.within_bounds:
         return False
@@ -266,7 +299,7 @@ def _unanswered(m: Figures) -> Iterator[Reason]:
 
 
 def _littles_law(m: Figures) -> Iterator[Reason]:
-    """Little's law: mean number in flight = rate of requests x mean latency, if steady."""
+    """Little's law: mean number in flight = rate of requests x mean latency, in a steady state."""
     expected = m.load.level if not m.load.arrivals.open_loop else m.mean_in_flight
     if expected is None or m.unanswered_count:
         return

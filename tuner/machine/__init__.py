@@ -1,1 +1,1 @@
-"""The machine beneath: child processes, free ports, private directories, facts about the host."""
+"""The machine: child processes, free ports, private directories, facts about the host."""

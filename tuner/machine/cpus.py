@@ -1,14 +1,17 @@
-"""Which CPUs the server and its load generator use, and what the machine lets them use.
+"""The CPUs that the server and its load generator use.
 
-A server is started as its users start it, on all CPUs, wherever the load generator needs little:
-then that has priority in real time on the same CPUs. A lower nice value is not enough: where all
-CPUs are busy, Linux 6.18 often lets a process of nice -15 sleep on for milliseconds. Where the load
-generator needs much, or may not have that priority, each has separate CPUs, unless the number of
-the server's threads depends on its CPUs, and only the soak has a server on all: the load generator
-then has a lower nice value, since in real time it would stop the server at each answer (two cores,
-perf_analyzer takes 0.4 of one: 1,400 to 1,550/s within the SLO instead of 1,775 to 1,810/s). A mask
-is set before a server is started and never made narrower: PyTorch, LightGBM and others keep the
-number of threads that they found at the start.
+If the load generator needs little CPU, the server runs on all CPUs, as in production, and the load
+generator has real-time priority on the same CPUs. A lower nice value is not enough: on busy CPUs,
+Linux 6.18 often wakes a process of nice -15 only after milliseconds.
+
+If the load generator needs much CPU, or real-time priority is not permitted, each gets separate
+CPUs, unless the number of the server's threads depends on its CPUs. Then only the soak runs the
+server on all CPUs, and the load generator gets a lower nice value: with real-time priority it would
+preempt the server at each response (on two cores, with perf_analyzer at 0.4 of a core: 1,400 to
+1,550/s within the SLO instead of 1,775 to 1,810/s).
+
+An affinity mask is set before a server starts and never narrowed: PyTorch, LightGBM and others keep
+the number of threads that they chose at the start.
 """
 
 from __future__ import annotations
@@ -29,16 +32,16 @@ from tuner.reason import Reason, ReasonKind
 from tuner.spec.fields import Cpus
 from tuner.spec.units import count_text
 
-#: With separate CPUs, the load generator has one core in so many, and at least one.
+#: With separate CPUs, the load generator gets one of this many cores, and at least one core.
 _CORES_PER_LOAD_CORE = 4
-#: What the load generator takes of one core is little below this.
+#: Below this share of a core, the load generator needs little CPU.
 LITTLE = 0.15
 _SIBLINGS = "/sys/devices/system/cpu/cpu{}/topology/thread_siblings_list"
 _PROC = Path("/proc")
 
 
 class Sharing(Enum):
-    """How server and load generator use the CPUs, where the spec does not say."""
+    """How server and load generator share the CPUs, unless the spec assigns CPUs."""
 
     TOGETHER = "together"
     APART = "apart"
@@ -46,10 +49,13 @@ class Sharing(Enum):
 
 @dataclass(frozen=True)
 class Cores(Facts):
-    """The CPUs, by number, that each may use; empty: any that tune may use itself.
+    """The numbers of the CPUs that each may use; empty: all that tune may use.
 
     Attributes:
-        of: CPUs that the server would have without its load generator; 0: as the spec says.
+        server: CPUs of the server.
+        load: CPUs of the load generator.
+        of: Number of CPUs that the server would have without its load generator; 0: the spec
+            assigns CPUs, or both share all.
     """
 
     server: tuple[int, ...] = ()
@@ -58,37 +64,37 @@ class Cores(Facts):
 
     @property
     def apart(self) -> bool:
-        """Neither can take the other's CPU."""
+        """Whether both have CPUs of which none is shared."""
         return bool(self.server and self.load) and not {*self.server} & {*self.load}
 
     @property
     def fewer(self) -> bool:
-        """The server has fewer CPUs than it would have in production."""
+        """Whether the server has fewer CPUs than in production."""
         return 0 < len(self.server) < self.of
 
     @property
     def shortage(self) -> Reason:
-        """Why its figures may differ from those in production; where `fewer`."""
+        """Why figures may differ from production; only where `fewer` is true."""
         counts = {"server_cpus": len(self.server), "machine_cpus": self.of}
         return Reason(ReasonKind.FEWER_CPUS, facts=counts)
 
     @property
     def in_production(self) -> tuple[int, ...]:
-        """The server's CPUs when it is started as its users start it."""
+        """The server's CPUs in production; empty: all."""
         return () if self.of else self.server
 
     @property
     def load_priority(self) -> Priority:
-        """How the kernel prefers the load generator on this machine."""
+        """Scheduling priority of the load generator."""
         return Priority.NICE if self.apart else Priority.REAL_TIME
 
     @property
     def sharing(self) -> Sharing:
-        """The decision that these follow from."""
+        """The sharing that these CPUs result from."""
         return Sharing.APART if self.apart else Sharing.TOGETHER
 
     def __str__(self) -> str:
-        """A sentence's middle."""
+        """A clause for the middle of a sentence."""
         if not (self.server or self.load):
             return "server and load generator share all CPUs"
         server, load = (named(cpus) for cpus in (self.server, self.load))
@@ -102,12 +108,14 @@ ANY = Cores()
 def decide_sharing(
     load_cores: float | None, *, may_be_first: bool, needs_all_cpus: bool
 ) -> Sharing | None:
-    """Decides it for a run; None while that depends on ``load_cores``.
+    """Decides the sharing for a run; None while the decision needs ``load_cores``.
 
     Args:
-        load_cores: What the load generator takes of one core when the server is saturated.
-        may_be_first: The load generator may have priority in real time.
-        needs_all_cpus: With fewer CPUs the server's threads would leave them, or be fewer.
+        load_cores: Share of a core that the load generator uses while the server is saturated;
+            None: not measured yet.
+        may_be_first: Real-time priority is permitted.
+        needs_all_cpus: With fewer CPUs, the server would have fewer threads, or its threads would
+            leave the mask.
     """
     if needs_all_cpus:
         return Sharing.TOGETHER
@@ -119,7 +127,7 @@ def decide_sharing(
 
 
 def share_cores(server: Cpus, load: Cpus, sharing: Sharing | None = None) -> Cores:
-    """The CPUs by a spec, and by ``sharing`` where the spec leaves them open.
+    """The CPUs of server and load generator: the spec's, or by ``sharing`` if the spec has none.
 
     Raises:
         EnvironmentNotReadyError: The spec names CPUs that this process may not use.
@@ -154,13 +162,13 @@ def _numbers(cpus: Cpus) -> tuple[int, ...]:
 
 
 def core_count(cpus: Collection[int] = ()) -> int:
-    """How many of these CPUs can be kept busy, of all that this process may use if empty."""
+    """How many of ``cpus`` can be busy, given the CPU quota; empty: of all usable CPUs."""
     count, quota = len(cpus or os.sched_getaffinity(0)), read_quota()
     return count if quota is None else min(count, quota.full_cpus)
 
 
 def may_be_first() -> bool:
-    """Whether processes may have priority in real time here."""
+    """Whether this process may get real-time priority."""
     policy, priority = os.sched_getscheduler(0), os.sched_getparam(0)
     try:
         os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))
@@ -171,14 +179,14 @@ def may_be_first() -> bool:
 
 
 def put_back(pid: int, cpus: Collection[int]) -> int:
-    """Gives ``cpus`` to each thread of a process and its descendants that may use others.
+    """Moves threads of a process and its descendants that left their CPUs back; returns how many.
 
-    Returns how many these were. ``cpus`` are those that the process was started on: threads that
-    never left notice nothing.
+    Args:
+        cpus: Numbers of the CPUs that the process was started on.
     """
     count = 0
     for thread in _threads(pid):
-        with suppress(OSError):  # it has ended, or is the kernel's
+        with suppress(OSError):  # the thread has ended, or belongs to the kernel
             if not os.sched_getaffinity(thread) <= {*cpus}:
                 os.sched_setaffinity(thread, cpus)
                 count += 1
@@ -186,12 +194,12 @@ def put_back(pid: int, cpus: Collection[int]) -> int:
 
 
 def left_its_cpus(count: int, cpus: Collection[int]) -> str:
-    """A sentence about threads that were put back."""
+    """A note about ``count`` threads that were moved back to ``cpus``."""
     threads = count_text(count, "thread")
     return (
-        f"{threads} of the server had left {named(cpus)} and {'is' if count == 1 else 'are'} there "
-        "again: a runtime that pins its threads (ONNX Runtime without intra_op_thread_count) still "
-        "has one for each CPU of the machine"
+        f"{threads} of the server had left {named(cpus)} and {'was' if count == 1 else 'were'} "
+        "moved back: a runtime that pins its threads (ONNX Runtime without intra_op_thread_count) "
+        "still has one for each CPU of the machine"
     )
 
 
@@ -210,7 +218,7 @@ def _without(cpus: Sequence[int], taken: Collection[int]) -> tuple[int, ...]:
 
 
 def _physical_cores(cpus: Sequence[int]) -> list[list[int]]:
-    """CPUs that are threads of one core go together; where there is but one, each by itself."""
+    """Groups CPUs by physical core; a single core is split into its CPUs."""
     paths = {cpu: Path(_SIBLINGS.format(cpu)) for cpu in cpus}
     core = {cpu: p.read_text() if p.exists() else str(cpu) for cpu, p in paths.items()}
     together: dict[str, list[int]] = {}
@@ -220,12 +228,12 @@ def _physical_cores(cpus: Sequence[int]) -> list[list[int]]:
 
 
 def by_core(cpus: Sequence[int]) -> list[int]:
-    """CPUs in an order in which slices contain complete cores, as far as possible."""
+    """``cpus`` ordered by physical core, so that slices contain complete cores where possible."""
     return [cpu for core in _physical_cores(cpus) for cpu in core]
 
 
 def named(cpus: Collection[int]) -> str:
-    """CPU 3, CPUs 0-5,8 or any CPU."""
+    """`CPU 3`, `CPUs 0-5,8` or `any CPU`."""
     spans = [
         [cpu for _, cpu in span]
         for _, span in groupby(enumerate(sorted(cpus)), lambda pair: pair[1] - pair[0])

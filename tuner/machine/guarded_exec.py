@@ -1,17 +1,17 @@
-"""Becomes a command that dies with its parent and takes its process group along.
+"""Executes a command that is killed with its parent, together with its process group.
 
-Run as a script by `tuner.machine.process` (``python -I -S guarded_exec.py PARENT CPUS PRIORITY
-COUNT LEFTOVER... COMMAND...``), between the fork and the command: a ``preexec_fn`` could deadlock
-in a process with threads. PARENT is the process id that must still be ours, CPUS are those that the
+`tuner.machine.process` runs this file as a script (``python -I -S guarded_exec.py PARENT CPUS
+PRIORITY COUNT LEFTOVER... COMMAND...``) in place of a ``preexec_fn``, which could deadlock in a
+process with threads. PARENT is the process id that the parent must have, CPUS are the CPUs that the
 command may run on (empty: any), PRIORITY is the value of a `tuner.machine.process.Priority`, and
-LEFTOVER... are COUNT glob patterns of what to remove. It imports nothing of this package and must
-stay quick to start.
+LEFTOVER... are COUNT glob patterns of files to remove. The script imports nothing of this package,
+since it must start fast.
 
-The command keeps this process id. A small guard is left beside it in the same process group: the
-kernel wakes it when the command ends, however that happened, and it kills what is left of the
-group. Without it the children of a killed tritonserver linger (a Python stub that is busy in
-``initialize`` looks for its parent only now and then). Workers that a model starts in sessions of
-their own (Ray, vLLM) have left the group; they are known by a variable of their environment.
+The command keeps this process id. A guard process stays in the same process group: the kernel
+signals it when the command ends for any reason, and it kills the rest of the group. Without it, the
+children of a killed tritonserver would linger (a Python stub in ``initialize`` rarely checks its
+parent). Workers that a model starts in other sessions (Ray, vLLM) are not in the group; they are
+identified by an environment variable.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ import signal
 import sys
 import time
 
-#: Variable that everything a command starts inherits; its value is the command's own.
+#: Environment variable that all descendants of a command inherit; unique for each command.
 MARK = "TUNE_CHILD"
 _FAMILY_END_S = 2.0  # killed processes are gone within milliseconds
 _NICE = -15
 _PR_SET_PDEATHSIG = 1  # prctl(2)
 _PARENT_DIED = signal.SIGUSR1
-#: Python ignores the first two, a script's background job inherits ignoring the others, and Ray
-#: blocks SIGINT in all that it starts; a SIGINT is what ends a load early. What nohup ignores stays
-#: so.
+#: Signals to reset: Python ignores the first two, background jobs of a shell script ignore the
+#: others, and Ray blocks SIGINT in its processes; a SIGINT ends a load early. SIGHUP is not reset,
+#: because of nohup.
 _UNBLOCKED = (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT, signal.SIGQUIT)
 
 
@@ -42,10 +42,10 @@ def main() -> None:
     _take_priority(int(priority))
     leftovers, command = rest[: int(count)], rest[int(count) :]
     _signal_on_parent_death(signal.SIGKILL)
-    if os.getppid() != int(parent):  # it died before the line above
+    if os.getppid() != int(parent):  # the parent died before the line above
         os._exit(1)
     itself = os.getpid()
-    # Blocked before the fork, so that the guard misses nothing.
+    # Blocked before the fork, so that the guard does not miss the signal.
     signal.pthread_sigmask(signal.SIG_BLOCK, {_PARENT_DIED})
     if os.fork() == 0:
         _guard(itself, leftovers)
@@ -61,7 +61,7 @@ def main() -> None:
 
 
 def _take_priority(value: int) -> None:
-    """2: in real time; 1, or where that is not permitted: by a lower nice value, if permitted."""
+    """2: real-time priority; 1, or if that is not permitted: a lower nice value, if permitted."""
     if value > 1:
         with contextlib.suppress(OSError):
             os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))
@@ -78,7 +78,7 @@ def _signal_on_parent_death(number: signal.Signals) -> None:
 
 
 def _guard(command_pid: int, leftovers: list[str]) -> None:
-    """Waits for the command's end; kills all that it started, removes its leftovers, and ends."""
+    """Waits for the end of the command; then kills its descendants and removes its leftovers."""
     for polite in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(polite, signal.SIG_IGN)
     nothing = os.open(os.devnull, os.O_RDWR)
@@ -94,7 +94,7 @@ def _guard(command_pid: int, leftovers: list[str]) -> None:
 
 
 def kill_marked(mark: str) -> None:
-    """Kills every other process that inherited ``MARK=mark``, and returns when none is left."""
+    """Kills every other process with ``MARK=mark`` in its environment, until none is left."""
     wanted = f"{MARK}={mark}".encode()
     deadline = time.monotonic() + _FAMILY_END_S
     while _kill_all_with(wanted) and time.monotonic() < deadline:
@@ -102,7 +102,7 @@ def kill_marked(mark: str) -> None:
 
 
 def _kill_all_with(variable: bytes) -> bool:
-    """Whether there was one; a process that is dead already has no environment."""
+    """Whether a process was killed; a zombie has no environment."""
     killed = False
     for name in os.listdir("/proc"):  # noqa: PTH208 - pathlib is slow to import
         if not name.isdigit() or int(name) == os.getpid():
@@ -112,14 +112,14 @@ def _kill_all_with(variable: bytes) -> bool:
                 if variable in file.read().split(b"\0"):
                     os.kill(int(name), signal.SIGKILL)
                     killed = True
-        except OSError:  # ended, or of another user
+        except OSError:  # the process has ended, or belongs to another user
             continue
     return killed
 
 
 def remove(leftovers: list[str]) -> None:
-    """Deletes the files and directories that match; what is gone already is fine."""
-    import shutil  # only needed at the end: the start must be quick
+    """Deletes the files and directories that match the glob patterns."""
+    import shutil  # imported late, since the start must be fast
     from contextlib import suppress
     from pathlib import Path
 

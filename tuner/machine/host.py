@@ -1,8 +1,7 @@
-"""Facts about this machine and its GPUs; what cannot be read is None or empty.
+"""Facts about this machine and its GPUs; a fact that cannot be read is None or empty.
 
-GPUs are listed by ``nvidia-smi`` and read with NVIDIA's management library, through the module
-``pynvml`` (package nvidia-ml-py). Where that or a driver is missing there is nothing to read, and
-nothing else depends on it.
+``nvidia-smi`` lists the GPUs. NVIDIA's management library provides their values, through the module
+``pynvml`` (package nvidia-ml-py). Both, and the driver, are optional.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ _GPU_FIELDS = ("index", "name", "uuid", "memory.total", "driver_version")
 _GPU_TIMEOUT_S = 30.0
 _GPU_DEVICES = ("/dev/nvidiactl", "/dev/dxg")  # the second one on WSL
 _MIB = 1 << 20
-#: Variables by which runtimes choose how many threads they start, and where.
+#: Environment variables that set the number and the placement of a runtime's threads.
 _THREADS = re.compile(
     r"\w+_(NUM|MAX)_THREADS|TF_NUM_INT(RA|ER)OP_THREADS|(OMP|KMP|GOMP|MKL|OPENBLAS|RAYON)_\w+"
     r"|OPENCV_FOR_THREADS_NUM|LOKY_MAX_CPU_COUNT|PYTHON_CPU_COUNT|TOKENIZERS_PARALLELISM"
@@ -50,10 +49,14 @@ class Host:
     """One machine.
 
     Attributes:
-        cores: CPUs that this process may keep busy, by its affinity and its CPU quota.
-        load_1m: Load average over the last minute when this was read.
-        governor: Frequency governor of the first core; anything but ``performance`` adds noise.
-        threads: Variables of the environment by which runtimes count their threads.
+        cpu: Model of the CPU.
+        cores: CPUs that this process can keep busy, by its affinity and its CPU quota.
+        memory_bytes: Memory of the machine.
+        kernel: Release of the kernel.
+        load_1m: Load average over the last minute before this was read.
+        governor: Frequency governor of the first core; others than ``performance`` add noise. None:
+            not visible.
+        threads: Environment variables that set the number of a runtime's threads.
     """
 
     cpu: str
@@ -69,10 +72,10 @@ class Host:
         return {**asdict(self), "gpus": [asdict(gpu) for gpu in self.gpus]}
 
     def fingerprint(self, triton_version: str, cores: Cores = ANY) -> str:
-        """The same on machines whose measurements may be compared (16 hex digits).
+        """A hash of 16 hex digits, equal on machines whose measurements are comparable.
 
-        Made of CPU model, cores, the CPUs that the spec names, variables that set the number of
-        threads, GPU models, driver and server version; load and memory in use do not count.
+        It covers CPU model, cores, the CPUs that the spec names, variables that set the number of
+        threads, GPU models, driver and server version, but neither load nor memory in use.
         """
         gpus = [[gpu.name, gpu.driver] for gpu in self.gpus]
         named, threads = [cores.server, cores.load], sorted(self.threads.items())
@@ -81,7 +84,7 @@ class Host:
 
 
 def read_host(environment: Mapping[str, str]) -> Host:
-    """Reads the facts now; runs ``nvidia-smi`` when it is on PATH."""
+    """Reads the facts; runs ``nvidia-smi`` if it is on PATH."""
     return Host(
         cpu=_cpu_model(),
         cores=core_count(),
@@ -94,17 +97,17 @@ def read_host(environment: Mapping[str, str]) -> Host:
 
 
 def machine_memory_bytes() -> int:
-    """All of it, whoever uses it."""
+    """Total memory of the machine."""
     return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
 def thread_variables(environment: Mapping[str, str]) -> dict[str, str]:
-    """Those by which runtimes count and place their threads."""
+    """The variables that set the number or the placement of a runtime's threads."""
     return {name: value for name, value in environment.items() if _THREADS.fullmatch(name)}
 
 
 def read_governor() -> str | None:
-    """The frequency governor of the first core; None where it is not visible (most clouds)."""
+    """The frequency governor of the first core; None if it is not visible (most clouds)."""
     return _text(_GOVERNOR)
 
 
@@ -114,7 +117,7 @@ def has_gpu() -> bool:
 
 
 def read_gpus(environment: Mapping[str, str]) -> tuple[Gpu, ...]:
-    """The GPUs ``nvidia-smi`` lists; none when it is missing or fails."""
+    """The GPUs that ``nvidia-smi`` lists; empty if it is missing or fails."""
     program = shutil.which("nvidia-smi", path=environment.get("PATH", ""))
     if program is None:
         return ()
@@ -161,7 +164,7 @@ def _text(path: Path) -> str | None:
 
 @contextmanager
 def open_nvml() -> Iterator[Any | None]:
-    """The module, initialised for as long as the context is open."""
+    """The module ``pynvml``, initialized while the context is open; None if it cannot be used."""
     try:
         nvml = importlib.import_module("pynvml")
     except ImportError:
@@ -179,10 +182,10 @@ def open_nvml() -> Iterator[Any | None]:
 
 
 def handles(nvml: Any, gpus: Gpus) -> Iterator[Any]:
-    """Those of the GPUs that can be read now."""
+    """Handles of the GPUs that can be read now."""
     if gpus == "all":
         gpus = ()
-        with suppress(nvml.NVMLError):  # the driver went away meanwhile
+        with suppress(nvml.NVMLError):  # the driver was unloaded meanwhile
             gpus = tuple(range(int(nvml.nvmlDeviceGetCount())))
     for index in () if gpus == "none" else gpus:
         with suppress(nvml.NVMLError):
@@ -190,7 +193,7 @@ def handles(nvml: Any, gpus: Gpus) -> Iterator[Any]:
 
 
 def gpu_memory(gpus: Gpus) -> Mapping[str, tuple[int, int]]:
-    """Bytes used and total by UUID; of a GPU that is split (MIG), those of each of its parts."""
+    """Used and total bytes of each GPU by UUID; of a GPU in MIG mode, of each instance."""
     by_uuid = {}
     with open_nvml() as nvml:
         if nvml is None:
@@ -208,9 +211,9 @@ def _parts(nvml: Any, gpu: Any) -> list[Any]:
         if not nvml.nvmlDeviceGetMigMode(gpu)[0]:
             return [gpu]
         most = nvml.nvmlDeviceGetMaxMigDeviceCount(gpu)
-    except nvml.NVMLError:  # it cannot be split
+    except nvml.NVMLError:  # no MIG
         return [gpu]
     for index in range(most):
-        with suppress(nvml.NVMLError):  # there are fewer
+        with suppress(nvml.NVMLError):  # fewer instances exist
             parts.append(nvml.nvmlDeviceGetMigDeviceHandleByIndex(gpu, index))
     return parts

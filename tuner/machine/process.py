@@ -1,6 +1,6 @@
-"""What this process owns and gives back: child processes, ports, private directories, containers.
+"""Resources that this process releases: child processes, ports, private directories, containers.
 
-A child leads a separate process group but stays in our session: a separate session costs
+A child leads a separate process group but stays in the session of `tune`: a separate session costs
 19 % of throughput on a saturated machine (the kernel shares the CPU between sessions first).
 """
 
@@ -26,14 +26,14 @@ from tuner.locking import Lock, lock
 from tuner.machine import guarded_exec
 from tuner.writing import open_run_file
 
-_GROUP_END_S = 2.0  # killed processes are gone within milliseconds
+_GROUP_END_S = 2.0  # killed processes end within milliseconds
 _TAIL_BYTES = 256 * 1024
 ADDRESS = "127.0.0.1"
-#: How an address on this machine begins.
+#: Prefixes of addresses on this machine.
 LOOPBACK = ("127.", "localhost:", "[::1]")
-#: Only directories made here have it: whatever has it and is not locked may be removed.
+#: Prefix of private directories. A directory with this prefix that is not locked may be removed.
 PREFIX = ".tune-private-"
-_YOUNG_S = 60.0  # its owner may not have locked it yet
+_YOUNG_S = 60.0  # the owner of a younger directory may not have locked it yet
 _PROC = Path("/proc")
 _running: list[str] = []
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
@@ -41,12 +41,12 @@ _START_TIME = 19  # of the fields after the name in proc_pid_stat(5), in clock t
 
 
 class Priority(Enum):
-    """What a child may take a CPU from, as far as that is permitted."""
+    """Scheduling priority of a child, as far as it is permitted."""
 
     NORMAL = 0
     #: A lower nice value: a larger share of a busy CPU.
     NICE = 1
-    #: Any process of normal priority, at once.
+    #: Preempts every process of normal priority.
     REAL_TIME = 2
 
 
@@ -61,20 +61,20 @@ def child(
     cpus: Sequence[int] = (),
     priority: Priority = Priority.NORMAL,
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """Runs ``argv`` for as long as the context is open; then it and its children are gone.
+    """Runs ``argv`` while the context is open; then kills the child and its descendants.
 
-    The child and all that it started are killed as well when this process dies, whatever
-    kills it (about 30 ms are spent on that at the start). The kernel ties a child to the
-    *thread* that started it: call this from the main thread, or from one that outlives the child.
+    They are also killed when this process dies for any reason (which adds about 30 ms to the
+    start). The kernel ties a child to the *thread* that started it: call this from the main
+    thread, or from one that outlives the child.
 
     Args:
         argv: Program (absolute path) and its arguments.
         env: The complete environment of the child.
-        stdout: Where its output and errors go: an open file, or ``subprocess.DEVNULL``.
-        stdin: What it reads.
-        leftovers: Glob patterns of files and directories to remove once it has ended.
-        cpus: Numbers of those it may run on; empty: on any that this process may.
-        priority: The highest that it gets; where it is not permitted, the next lower one.
+        stdout: Destination of its output and errors: an open file, or ``subprocess.DEVNULL``.
+        stdin: Its standard input.
+        leftovers: Glob patterns of files and directories to remove after its end.
+        cpus: Numbers of the CPUs it may run on; empty: all that this process may use.
+        priority: Its priority; if that is not permitted, the next lower one.
 
     Raises:
         EnvironmentNotReadyError: The program cannot be executed.
@@ -105,9 +105,9 @@ def child(
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """Kills the group at once, since no child has anything to save, and waits until it is gone."""
-    # Once its leader is reaped the group's number may be given to another process; then the
-    # guard has done the killing.
+    """Kills the process group at once, since no child has data to save, and waits for its end."""
+    # After the leader is reaped, the kernel may reuse the group's number; in that case the guard
+    # has killed the group already.
     if process.poll() is None:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
@@ -118,7 +118,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 def group_members(group: int) -> list[int]:
-    """Process ids in a process group, the dead that nobody reaped yet left out."""
+    """Process ids in a process group, without zombies."""
     members = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
@@ -131,13 +131,13 @@ def group_members(group: int) -> list[int]:
 
 
 def leave_out_the_middle(path: Path, kept_bytes: int = 8 << 20) -> None:
-    """Keeps only the beginning and the end of a larger file; nobody may be writing it."""
+    """Cuts the middle out of a file above ``kept_bytes``; no process may be writing the file."""
     if not path.exists():
         return
     with (
         suppress(EnvironmentNotReadyError),
         open_run_file(path) as file,
-    ):  # a link is no log of ours
+    ):  # a link is not a log of tune
         size = file.seek(0, os.SEEK_END)
         if size > kept_bytes:
             file.seek(size - kept_bytes // 2)
@@ -147,7 +147,7 @@ def leave_out_the_middle(path: Path, kept_bytes: int = 8 << 20) -> None:
 
 
 def tail(path: Path, lines: int, start: int = 0) -> str:
-    """The last ``lines`` lines of a file from byte ``start`` on; empty when there is no file."""
+    """The last ``lines`` lines of a file, from byte ``start`` on; empty if there is no file."""
     try:
         with path.open("rb") as file:
             size = file.seek(0, os.SEEK_END)
@@ -160,10 +160,10 @@ def tail(path: Path, lines: int, start: int = 0) -> str:
 
 @contextmanager
 def free_ports(count: int) -> Iterator[tuple[int, ...]]:
-    """Different free ports that nobody else gets before the context is left.
+    """Reserves distinct free ports of 127.0.0.1 while the context is open.
 
-    Leave it just before the server is started. Another process may still take a port before the
-    server binds it: who starts a server tries again when its log says that an address is in use.
+    Leave the context just before the server starts. Another process may still take a port before
+    the server binds it: the caller tries again if the server's log says that an address is in use.
     """
     with ExitStack() as stack:
         sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
@@ -174,10 +174,9 @@ def free_ports(count: int) -> Iterator[tuple[int, ...]]:
 
 @contextmanager
 def private_directory() -> Iterator[Path]:
-    """A new directory for as long as the context is open.
+    """A new locked directory while the context is open.
 
-    It is locked meanwhile; directories of ours that nobody holds are what a killed process left,
-    and are removed on the way.
+    Also removes the private directories of killed processes, which are not locked.
     """
     _remove_abandoned(Path(tempfile.gettempdir()))
     with tempfile.TemporaryDirectory(prefix=PREFIX) as name:
@@ -192,7 +191,9 @@ def private_directory() -> Iterator[Path]:
 def _remove_abandoned(parent: Path) -> None:
     for directory in parent.glob(f"{PREFIX}*"):
         with suppress(OSError):  # in use, of another user, or already removed
-            if abs(time.time() - directory.stat().st_mtime) < _YOUNG_S:  # clocks may go back
+            if (
+                abs(time.time() - directory.stat().st_mtime) < _YOUNG_S
+            ):  # the clock may have been set back
                 continue
             descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
             try:
@@ -205,7 +206,7 @@ def _remove_abandoned(parent: Path) -> None:
 
 @contextmanager
 def tracked_container(container_id: str) -> Iterator[None]:
-    """While the context is open the container's processes count as ours."""
+    """While the context is open, `is_inside` is true for the container's processes."""
     _running.append(container_id)
     try:
         yield
@@ -214,11 +215,11 @@ def tracked_container(container_id: str) -> Iterator[None]:
 
 
 def is_inside(pid: int) -> bool:
-    """Whether a process runs in one of them.
+    """Whether a process runs in a tracked container.
 
     Docker and Podman put a container's processes in a control group with the container's id in its
-    name (``docker-ID.scope``, ``libpod-ID.scope``, ``docker/ID``). False for all where the engine
-    is on another machine, in a virtual one, or where this process sees no others.
+    name (``docker-ID.scope``, ``libpod-ID.scope``, ``docker/ID``). Always false if the engine is on
+    another machine or in a virtual machine, or if this process cannot see other processes.
     """
     if not _running:
         return False
@@ -229,30 +230,31 @@ def is_inside(pid: int) -> bool:
 
 
 def current_owner() -> str:
-    """Us: boot, PID namespace, process id, start time."""
+    """Identifies this process: boot id, PID namespace, process id, start time."""
     pid = os.getpid()
     return f"{boot_id()} {_namespace()} {pid} {_started(pid)}"
 
 
 def owner_gone(owner: str, *, ended: bool) -> bool:
-    """Whether the process has ended for certain; False when that cannot be seen from here.
+    """Whether the process has certainly ended; False if this process cannot know.
 
     Args:
-        ended: Its container runs no more. One of another boot that runs is another machine's on
-            the same engine: after a reboot of this one, none would.
+        owner: A value of `current_owner`.
+        ended: The owner's container has ended. A running container with another boot id belongs
+            to another machine that uses the same engine, since a reboot ends all containers.
     """
     try:
         boot, namespace, pid, started = owner.split()
         number = int(pid)
     except ValueError:
-        return False  # not written by `current_owner`
+        return False  # not a value of `current_owner`
     if boot != boot_id():
         return ended
     return namespace == _namespace() and _started(number) != started
 
 
 def boot_id() -> str:
-    """The id that Linux gave this machine when it was started."""
+    """The id that Linux gave this machine at its last start."""
     return _BOOT_ID.read_text().strip()
 
 
@@ -261,7 +263,7 @@ def _namespace() -> str:
 
 
 def _started(pid: int) -> str:
-    """Start time of a process; empty when there is none."""
+    """Start time of a process, in clock ticks since boot; empty if there is no such process."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except OSError:

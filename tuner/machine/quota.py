@@ -1,8 +1,8 @@
-"""CPU quotas of control groups, version 1 and 2: how much CPU time this process may use.
+"""CPU quotas of control groups (versions 1 and 2): how much CPU time this process may use.
 
-A quota applies to a group and to all groups in it, so that the smallest on the way to the root
-counts. In a container the way ends where the container's own view of the groups does.
-Files: the kernel's Documentation/admin-guide/cgroup-v2.rst and scheduler/sched-bwc.rst.
+A quota applies to a group and its descendants, so the smallest quota between the process and the
+root counts. In a container, the root is that of the container's view. The files are documented in
+the kernel's Documentation/admin-guide/cgroup-v2.rst and scheduler/sched-bwc.rst.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ _OCTAL = re.compile(r"\\([0-7]{3})")
 
 @dataclass(frozen=True)
 class Throttling:
-    """What a quota has cost a group since the group was made.
+    """How often a quota stopped a group since the group was created.
 
     Attributes:
         periods: Enforcement periods in which the group ran.
         throttled: Periods in which the quota was used up, so that threads had to wait.
-        time_s: How long each CPU of the group had to wait, added up.
+        time_s: Waiting time, summed over the CPUs of the group.
     """
 
     periods: int
@@ -36,11 +36,11 @@ class Throttling:
 
 @dataclass(frozen=True)
 class Quota:
-    """The smallest CPU limit on the way to the root.
+    """The smallest CPU quota between a process and the root.
 
     Attributes:
-        cpus: CPU seconds per second, perhaps a fraction.
-        directory: Of the group that has the limit.
+        cpus: CPU seconds per second; may be fractional.
+        directory: Directory of the group with the quota.
     """
 
     cpus: float
@@ -48,17 +48,17 @@ class Quota:
 
     @property
     def full_cpus(self) -> int:
-        """Threads that can run all the time: one more would be throttled."""
+        """Number of threads that can run without being throttled; at least 1."""
         return max(math.floor(self.cpus), 1)
 
     def throttling(self) -> Throttling | None:
-        """Read now; None where the group does not count it, or is gone."""
+        """The current counters; None if the group has none, or no longer exists."""
         text = _read(self.directory / "cpu.stat")
         return None if text is None else parse_throttling(text)
 
 
 def read_quota(process: Path = _SELF) -> Quota | None:
-    """The quota of a process, by its directory in /proc; None where there is none."""
+    """The quota of a process; ``process``: its directory in /proc. None: no quota."""
     groups, mounts = _read(process / "cgroup"), _read(process / "mountinfo")
     if groups is None or mounts is None:
         return None
@@ -71,11 +71,11 @@ def read_quota(process: Path = _SELF) -> Quota | None:
 
 
 def group_directories(groups: str, mounts: str) -> Iterator[Path]:
-    """The CPU groups of a process, each before the one around it.
+    """The directories of a process's CPU control groups, children before parents.
 
     Args:
-        groups: /proc/PID/cgroup.
-        mounts: /proc/PID/mountinfo, by which each hierarchy's place is known.
+        groups: Content of /proc/PID/cgroup.
+        mounts: Content of /proc/PID/mountinfo, which has the mount points of the hierarchies.
     """
     for line in groups.splitlines():
         _, controllers, group = line.split(":", 2)
@@ -86,7 +86,7 @@ def group_directories(groups: str, mounts: str) -> Iterator[Path]:
 
 
 def _inside(group: str, root: str) -> PurePosixPath:
-    """The group's path below the mounted part of its hierarchy; that part's own where it is not."""
+    """The group's path relative to the mounted root; empty if the group is outside the root."""
     path = PurePosixPath(group)
     if ".." in path.parts or not path.is_relative_to(root):
         return PurePosixPath()
@@ -94,7 +94,7 @@ def _inside(group: str, root: str) -> PurePosixPath:
 
 
 def _mounted(mounts: str, controller: str) -> Iterator[tuple[str, Path]]:
-    """Which part of a controller's hierarchy is mounted, and where."""
+    """The roots and mount points of a controller's hierarchy."""
     for line in mounts.splitlines():
         before, _, after = line.partition(" - ")
         kind, *_, options = after.split(" ")
@@ -116,7 +116,7 @@ def _limit(directory: Path) -> float | None:
 
 
 def parse_limit(quota: str, period: str) -> float | None:
-    """CPUs by the two numbers, in microseconds; None without a limit (``max``, or -1)."""
+    """The quota in CPUs, from quota and period in microseconds; None: no limit (``max`` or -1)."""
     with suppress(ValueError):
         if int(quota) > 0 and int(period) > 0:
             return int(quota) / int(period)
@@ -124,7 +124,7 @@ def parse_limit(quota: str, period: str) -> float | None:
 
 
 def parse_throttling(text: str) -> Throttling | None:
-    """Reads cpu.stat: ``throttled_usec`` of version 2, ``throttled_time`` (ns) of version 1."""
+    """Parses cpu.stat: ``throttled_usec`` in version 2, ``throttled_time`` (ns) in version 1."""
     fields = dict(line.split(maxsplit=1) for line in text.splitlines() if " " in line)
     with suppress(KeyError, ValueError):
         microseconds = fields.get("throttled_usec")

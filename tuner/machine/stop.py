@@ -1,35 +1,37 @@
-"""What ends a program before its time: a signal, or an error and what it means to the user."""
+"""Early ends of a program: stop signals, and the error to report to the user."""
 
 from __future__ import annotations
 
 import errno
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
-from typing import ClassVar
+from typing import ClassVar, NoReturn
 
 from tuner.errors import EnvironmentNotReadyError, InterruptedRunError, TunerError
 from tuner.hiding import without_passwords
 from tuner.writing import cannot_write
 
 _POLITE = "stopping after this measurement"
-#: No room, or no permission: of the machine, not a defect.
+#: Errors of the machine (no space, no permission), not defects of tune.
 _NOT_WRITABLE = {
     errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EFBIG, errno.EIO
 }  # fmt: skip
 
 
 class Stop:
-    """A stop request of a signal, which checkpoints apply.
+    """A stop request by a signal. Checkpoints raise `InterruptedRunError` for it.
 
-    SIGINT once: the measurement under way is finished, then the run ends with its report.
-    SIGINT twice, or SIGTERM: the run ends at once, its processes killed, its report written.
+    SIGINT once: the run finishes the current measurement, then ends with its report.
+    SIGINT twice, or SIGTERM: the run ends at once; it kills its processes and writes its report.
 
     Attributes:
-        begun: Something that can be stopped like this has begun in this process.
+        begun: Whether a run or check has begun in this process.
+        requested: Whether a stop was requested.
     """
 
     begun: ClassVar[bool] = False
@@ -37,29 +39,36 @@ class Stop:
     def __init__(self, announce: Callable[[str], None] = lambda _: None) -> None:
         self._announce = announce
         self.requested = False
-        self._unwinding = False
+        self._raised: InterruptedRunError | None = None
         self._measured = False
 
     def measured(self) -> None:
-        """Nothing is measured from now on, so that a polite request comes too late.
+        """Declares all measurements complete: later, a single SIGINT does not stop the run.
 
         Raises:
-            InterruptedRunError: A stop was asked for before.
+            InterruptedRunError: A stop was requested before.
         """
         self._measured = True
         self.checkpoint()
 
     def checkpoint(self) -> None:
-        """Raises InterruptedRunError when a stop was asked for."""
-        if self.requested and not self._unwinding:
-            self._unwinding = True
-            raise InterruptedRunError("interrupted")
+        """Raises InterruptedRunError if a stop was requested, but not while the run ends of it."""
+        if self.requested and not self._ending():
+            self._interrupt()
+
+    def explain(self, error: Exception, directory: Path) -> Exception:
+        """The error to report: the interruption if there was one, else `explain_error`'s."""
+        return self._raised or explain_error(error, directory)
 
     @contextmanager
     def listening(self) -> Iterator[None]:
-        """Directs signals to this object; restores the previous handlers afterwards.
+        """Handles signals while the context is open; restores the previous handlers afterwards.
 
-        Only a program's main thread hears signals; another one is stopped by `requested`.
+        Python handles signals in the main thread only; set `requested` to stop another thread.
+
+        Raises:
+            InterruptedRunError: Instead of any error that leaves the context after a stop: code in
+                C, such as an import of NumPy, makes an unrelated error of an interruption.
         """
         Stop.begun = True
         if threading.current_thread() is not threading.main_thread():
@@ -70,32 +79,44 @@ class Stop:
             signal.signal(number, self._heard)
         try:
             yield
+        except Exception as error:
+            if self._raised in (None, error):
+                raise
+            raise self._raised from None
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
 
+    def _ending(self) -> bool:
+        """Whether the run ends because of the interruption; not if a library caught that."""
+        return self._raised is not None and sys.exc_info()[1] is not None
+
+    def _interrupt(self) -> NoReturn:
+        self._raised = InterruptedRunError("interrupted")
+        raise self._raised
+
     def _heard(self, number: int, frame: FrameType | None) -> None:
         del frame
-        if self._unwinding:
-            return  # children are being killed and files written: let that end
+        if self._ending():
+            return
         if number == signal.SIGINT and not self.requested:
             self.requested = True
-            what = "all is measured, storing it" if self._measured else _POLITE
+            what = "all measurements are complete: storing them" if self._measured else _POLITE
             self._announce(f"{what}; press Ctrl-C again to stop at once")
             return
         self.requested = True
-        self._unwinding = True
-        raise InterruptedRunError("interrupted")
+        self._interrupt()
 
 
 def explain_error(error: Exception, directory: Path) -> Exception:
-    """The error to report: a library may have turned it into another one.
+    """The error to report, even if a library has wrapped it.
 
-    ``directory``: the one the run writes to, for an error that names no file.
+    Args:
+        directory: Directory of the run, for an error that names no file.
 
     Returns:
-        The interruption behind it; an `EnvironmentNotReadyError` where the disk is full or a
-        file or the study's storage cannot be written; else the error itself.
+        The interruption that caused the error; an `EnvironmentNotReadyError` if the disk is full or
+        a file or the study cannot be written; else the error itself.
     """
     chain = list(_chain(error))
     for cause in chain:
@@ -111,9 +132,9 @@ def explain_error(error: Exception, directory: Path) -> Exception:
         if isinstance(cause, SQLAlchemyError):
             reason = without_passwords(str(cause).splitlines()[0])
             return EnvironmentNotReadyError(
-                f"the study's storage failed: {reason}",
-                "is its disk full, or its server gone? `tune run --resume RUN` goes on from the "
-                "trials in trials.jsonl",
+                f"cannot write the study: {reason}",
+                "is the disk full? `tune run --resume RUN` continues from the trials in "
+                "trials.jsonl",
             )
     return error
 

@@ -1,6 +1,6 @@
 """Transactions that no signal interrupts.
 
-A handler that raises inside a transaction leaves a connection behind that holds the database's
+A signal handler that raises inside a transaction leaves a connection that holds the database's
 lock, and the next write of the same process waits for that lock until it times out.
 """
 
@@ -16,7 +16,7 @@ from contextlib import contextmanager
 def uninterrupted() -> Iterator[None]:
     """Delays SIGINT and SIGTERM until the end of the block.
 
-    Other threads need nothing: handlers run in the main thread only.
+    No effect in other threads: Python runs signal handlers in the main thread only.
     """
     if threading.current_thread() is not threading.main_thread():
         yield

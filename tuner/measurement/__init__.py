@@ -1,1 +1,1 @@
-"""One measurement: what is asked for, and what it gives. Data only."""
+"""One measurement: its window, and the figures it gives. Data only."""

@@ -1,11 +1,13 @@
-"""What batches of a model take, by size and by how many instances work at once.
+"""How long batches of a model take, by batch size and by number of instances at work.
 
-The first calls of a model that was just loaded show that, before any load. A batch that takes t by
-itself, and beside one more instance until both are done t + e, has a part e that no two instances
-do at once: the device's, or a CPU's that all share. So k instances answer batches of n at
-k n / max(t, k e), and a request waits for at most one batch before its own: on an idle instance for
-none, else until the next one is free (Nexus, Shen et al., SOSP 2019, section 4.1; Clockwork,
-Gujarati et al., OSDI 2020, section 3: what a batch takes is predictable).
+The first calls of a freshly loaded model show that, before any load. A batch takes t while no other
+instance works, and t + e until both are done beside a second instance: e is its exclusive part,
+which no two instances can do at the same time, since they share the device or the CPU. So k
+instances answer batches of n inferences at a rate of k n / max(t, k e). A request waits for at most
+one batch before its own batch: none with an idle instance, else until the next instance is free.
+
+Sources: Nexus (Shen et al., SOSP 2019, section 4.1); Clockwork (Gujarati et al., OSDI 2020,
+section 3): the duration of a batch is predictable.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import Self
 
@@ -26,18 +28,18 @@ Sizes = npt.NDArray[np.int64]
 Seconds = npt.NDArray[np.float64]
 
 
-#: Of the rate of batches, where no time is left to wait for anything.
+#: The lowest capacity, as a share of the rate of batches, where the bound leaves no time to wait.
 LEAST_SHARE = 0.1
 
 
 @dataclass(frozen=True)
 class BatchCall(Facts):
-    """How long one batch of each of some instances took, all begun at about the same time.
+    """How long it took several instances to answer one batch each, all started together.
 
     Attributes:
         size: Inferences in a batch.
-        instances: That worked at once.
-        seconds: Until the last one was done.
+        instances: Number of instances at work.
+        seconds: Time until the last batch was done.
     """
 
     size: int
@@ -47,14 +49,14 @@ class BatchCall(Facts):
 
 @dataclass(frozen=True)
 class BatchTimes:
-    """The mean time of a batch by its size, ascending; larger batches take no less."""
+    """Mean duration of a batch by batch size, ascending; larger batches take no less time."""
 
     sizes: Seconds
     means_s: Seconds
 
     @classmethod
     def of(cls, rows: Sequence[tuple[int, int, int]]) -> Self | None:
-        """``rows``: batch size, executions and nanoseconds of them all; None without any."""
+        """Durations from rows of (batch size, executions, total nanoseconds); None without rows."""
         from scipy.optimize import isotonic_regression
 
         counts: dict[int, int] = defaultdict(int)
@@ -70,7 +72,7 @@ class BatchTimes:
         return cls(np.array(sizes, float), fit.x)
 
     def seconds(self, sizes: Sizes) -> Seconds:
-        """Interpolated; beyond the largest along the line from the smallest one to it."""
+        """Interpolated durations in seconds; above the largest size, extrapolated on a line."""
         last, last_s = self.sizes[-1], self.means_s[-1]
         first, first_s = (self.sizes[0], self.means_s[0]) if len(self.sizes) > 1 else (0.0, 0.0)
         beyond = (last_s - first_s) / (last - first) * np.maximum(sizes - last, 0.0)
@@ -80,12 +82,12 @@ class BatchTimes:
 
 @dataclass(frozen=True)
 class BatchProfile:
-    """See this module.
+    """Durations of batches, alone and beside other instances; see the module's description.
 
     Attributes:
-        alone: What a batch takes while no other instance works.
-        exclusive: The share of that which no two instances do at once, by size, ascending; None
-            where one instance was seen.
+        alone: Duration of a batch while no other instance works.
+        exclusive: Share of that duration which no two instances can do at the same time, 0..1, by
+            ascending batch size; None where only one instance was called.
     """
 
     alone: BatchTimes
@@ -93,7 +95,7 @@ class BatchProfile:
 
     @classmethod
     def of(cls, calls: Sequence[BatchCall]) -> Self | None:
-        """None without a call of one instance by itself."""
+        """The profile that calls show; None without a call of one instance alone."""
         rows = [(c.size, 1, round(c.seconds * 1e9)) for c in calls if c.instances == 1]
         alone = BatchTimes.of(rows)
         if alone is None:
@@ -107,19 +109,34 @@ class BatchProfile:
         exclusive = {size: fmean(shares[size]) for size in sorted(shares)}
         return cls(alone, exclusive or None)
 
+    def beside(self, instances: int, size: float, answered_per_s: float) -> Self:
+        """A profile with the exclusive part that a saturated config shows, if no call shows it.
+
+        Args:
+            instances: Number of its instances.
+            size: Inferences in its mean batch.
+            answered_per_s: Inferences per second that it answered.
+        """
+        if self.exclusive is not None or instances < 2:
+            return self
+        nearest = max(round(size), 1)
+        alone_per_s = nearest / float(self.alone.seconds(np.array([nearest]))[0])
+        at_work = min(max(answered_per_s / alone_per_s, 1.0), instances)
+        return replace(self, exclusive={nearest: 1.0 / at_work})
+
     def capacity_per_s(
         self, instances: int, sizes: Sizes, within_s: float, late_share: float
     ) -> float:
-        """Inferences a second that so many instances answer in time, in batches of these sizes.
+        """Inferences per second that this many instances answer in time with these batch sizes.
 
-        What is left of ``within_s`` after its own batch and the one before is for a queue, whose
-        tail falls exponentially: the one of arrivals by chance at a server of this rate in heavy
-        traffic (Kingman 1961).
+        A request's own batch and the batch before it use up part of ``within_s``. The rest is for
+        a queue whose tail falls exponentially, as it does for Poisson arrivals at a server of this
+        rate in heavy traffic (Kingman 1961).
 
         Args:
-            sizes: Ascending.
-            within_s: From the moment a request is due until it is answered.
-            late_share: Of the requests, which may take longer.
+            sizes: Batch sizes, ascending.
+            within_s: Latency bound, from the moment a request is due until its answer.
+            late_share: Share of requests that may take longer, 0..1.
         """
         at_once, share = 1, np.zeros(len(sizes))
         if self.exclusive is not None:
@@ -132,5 +149,5 @@ class BatchProfile:
         return float((rate_per_s * np.maximum(1.0 / (1.0 + waiting), LEAST_SHARE)).max())
 
     def fits(self, size: int, within_s: float) -> bool:
-        """Whether a batch of this size takes no longer than ``within_s`` by itself."""
+        """Whether a batch of this size, alone, takes no longer than ``within_s``."""
         return bool(self.alone.seconds(np.array([size]))[0] <= within_s)

@@ -1,4 +1,4 @@
-"""What one run of load against one deployed config gave, with units in every name."""
+"""Figures from one load on one deployed config, with units in every name."""
 
 from __future__ import annotations
 
@@ -27,15 +27,16 @@ else:
 
 
 class Arrivals(Enum):
-    """How requests come: by clients that wait for answers, or on a clock that does not."""
+    """How requests arrive: each client waits for its answers, or a clock sends without waiting."""
 
     CLOSED = "closed"  # level = requests outstanding at all times (concurrency)
     POISSON = "poisson"  # level = mean requests per second, exponential gaps
+    CONSTANT = "constant"  # level = requests per second, equal gaps
     TRACE = "trace"  # level = mean requests per second, gaps from a file, rescaled
-    RECORDING = "recording"  # level = mean requests per second of what a window replays
+    RECORDING = "recording"  # level = mean requests per second of the part that a window replays
     BURSTS = "bursts"  # level = mean requests per second, Poisson that switches between two rates
-    SEQUENCES = "sequences"  # level = requests per second of sequences, each on a clock of its own
-    STEP = "step"  # level = capacity in requests per second, which the measured window exceeds
+    SEQUENCES = "sequences"  # level = requests per second of sequences, each with its own clock
+    STEP = "step"  # level = capacity in requests per second; the measured window exceeds it
 
     @property
     def open_loop(self) -> bool:
@@ -56,10 +57,13 @@ class LoadPoint:
 
 @dataclass(frozen=True)
 class ServerStatistics:
-    """Difference of Triton's statistics over the measurement (averages are per request).
+    """Triton's statistics for one measurement: counters after it less those before it.
 
-    ``batch_stats``: (batch size, executions, total compute-infer nanoseconds) per batch size.
+    Durations are means per request, in microseconds.
     Source: Triton's statistics extension; cache hits count in ``queue`` but not in ``compute``.
+
+    Attributes:
+        batch_stats: (batch size, executions, total compute-infer nanoseconds) per batch size.
     """
 
     success_count: int
@@ -76,7 +80,7 @@ class ServerStatistics:
 
     @property
     def compute_us(self) -> float:
-        """The average request's computing, with the copies before and after."""
+        """Mean compute time of a request, including the copies of its inputs and outputs."""
         return self.compute_input_us + self.compute_infer_us + self.compute_output_us
 
     @property
@@ -85,13 +89,13 @@ class ServerStatistics:
 
     @property
     def cache_hit_rate(self) -> float | None:
-        """Hits per successful request: misses answered while in flight count as neither."""
+        """Hits per successful request; a miss that joins a request in flight counts as neither."""
         return self.cache_hit_count / self.success_count if self.success_count else None
 
 
 @dataclass(frozen=True)
 class Restart:
-    """One of several starts of a closed loop, which may settle into another mode each time."""
+    """One of several starts of a closed loop: each start may settle into another mode."""
 
     throughput_infer_per_s: float
     p99_latency_us: float
@@ -99,23 +103,24 @@ class Restart:
 
 @dataclass(frozen=True)
 class Slice:
-    """A stretch of a measurement: requests due from ``start_s`` (from the start of the load) on."""
+    """Figures for requests due from ``start_s`` on, counted from the start of the load."""
 
     start_s: float
     due_per_s: float
     answered_per_s: float
     p99_latency_us: float | None
-    refused_per_s: float = 0.0  # of those due
+    refused_per_s: float = 0.0  # requests due that the server refused
 
 
 @dataclass(frozen=True)
 class Course:
-    """How latency went over the window; see `tuner.load.course`.
+    """How latency changed over the window; see `tuner.load.course`.
 
     Attributes:
-        growth: From the first to the last moment on a line, as a share of the mean latency.
-        growth_error: Its standard error, with the correlation of neighbours in it.
-        relaxation_s: How long the latency remembers: half of the sum of its autocorrelations.
+        growth: Growth from the start to the end of the window on a line, as a share of the mean
+            latency.
+        growth_error: Standard error of that growth; includes the correlation of neighbors.
+        relaxation_s: Relaxation time of the latency: half of the sum of its autocorrelations.
     """
 
     growth: float
@@ -124,7 +129,7 @@ class Course:
 
 
 class FailureReason(Enum):
-    """Why a request failed, by the server's words; the last two are those of decoupled models."""
+    """Why a request failed; only decoupled models have the last two."""
 
     TIMED_OUT = "timed_out"
     QUEUE_FULL = "queue_full"
@@ -139,7 +144,7 @@ class FailureReason(Enum):
 
     @property
     def words(self) -> str:
-        """For a sentence about requests."""
+        """The phrase for reports, such as `timed out in the queue`."""
         return _FAILED[self]
 
 
@@ -154,9 +159,9 @@ _FAILED = {
 
 @dataclass(frozen=True)
 class Failures:
-    """Requests that failed for one reason, and how late their clients were told.
+    """Requests that failed for one reason, and how long clients waited for the error.
 
-    The percentiles count from when a request was due, in a closed loop from when it was sent.
+    The percentiles count from when a request was due (closed loop: sent), in microseconds.
     """
 
     count: int
@@ -165,9 +170,9 @@ class Failures:
 
     @property
     def text(self) -> str:
-        """`120, told after 51 ms (p99 310 ms)`."""
+        """`120, after 51 ms (p99 310 ms)`."""
         p50, p99 = (digits(us / 1e3) for us in (self.p50_told_us, self.p99_told_us))
-        return f"{self.count:,}, told after {p50} ms (p99 {p99} ms)"
+        return f"{self.count:,}, after {p50} ms (p99 {p99} ms)"
 
 
 def _empty(value: object) -> bool:
@@ -176,55 +181,57 @@ def _empty(value: object) -> bool:
 
 @dataclass(frozen=True)
 class Figures(Facts):
-    """What a load gave of the requests of all streams, of one stream, or of one shape.
+    """Figures of one load, for the requests of all streams, of one stream, or of one shape.
 
-    Of a mix of streams counts and rates are those of the streams that share the level, added up,
-    and percentiles are over the requests of them all.
+    For several streams together, counts and rates are sums over the streams that share the level,
+    and percentiles are over all of their requests.
 
     Attributes:
-        duration_s: Length of the window the figures are over (not the whole run).
-        left_out_s: What was left out of that window: stalls of the machine and what they held up.
+        duration_s: Length of the window that the figures are over, not of the whole load.
+        left_out_s: Time left out of the window: stalls of the machine, and the delays they caused.
         completed_count: Requests answered without error inside the window.
-        failed_count: Requests answered with an error inside the window, the rejected included.
-        rejected_count: Requests a queue policy refused (``max_queue_size``, queue timeout).
-        failures: The failed requests by reason, as far as there are any.
-        throughput_infer_per_s: Inferences answered inside the window, per second of it.
+        failed_count: Requests answered with an error inside the window, rejected ones included.
+        rejected_count: Requests that a queue policy refused (``max_queue_size``, queue timeout).
+        failures: Failed requests by reason; reasons without a request are absent.
+        throughput_infer_per_s: Inferences answered inside the window, per second of the window.
         p50_latency_us: Nearest rank, like all percentiles. Open loop: over the requests *due*
             inside the window, counted from the moment they were due.
-            Closed loop: over the requests answered inside it.
-        unanswered_count: Requests due inside the window and not answered when the run ended
-            (open loop only). Each counts as slower than every answered one and as at least
+            Closed loop: over the requests answered inside the window.
+        unanswered_count: Requests due inside the window but without an answer when the load ended
+            (open loop only). Each counts as slower than every answered request and as at least
             ``Window.tail_s``, so that a percentile among them is a lower bound.
         batch_size: Inferences in one request.
-        sent_per_s: Requests sent inside the window, per second of it.
-        due_per_s: Requests due inside the window, per second of it (open loop only).
-        send_lag_p99_us: 99th percentile of how long after they were due requests were sent
-            (open loop with per-request figures only).
+        sent_per_s: Requests sent inside the window, per second of the window.
+        due_per_s: Requests due inside the window, per second of the window (open loop only).
+        send_lag_p99_us: 99th percentile of the delay from when a request was due to when the load
+            generator sent it (open loop with figures for each request only).
         late_sends: Share of requests sent more than 1 ms after they were due, 0..1
             (open loop only).
-        within_bounds: Whether every percentile of the latency that an SLO bounds was within its
-            bound, lost requests counted as late; ``None`` where there is none, or not known.
+        within_bounds: Whether every latency percentile that an SLO bounds was within its bound,
+            with lost requests counted as late; ``None`` without such an SLO, or if unknown.
         mean_in_flight: Mean number of requests due (closed loop: sent) and not yet answered.
-        backlog: The server was still working off requests when the measurement ended.
+        backlog: The server was still working on requests when the measurement ended.
         latencies_us: Each request's latency, sorted ascending; not stored on disk.
-        by_arrival_us: The same in the order in which requests were due, infinite for those that
-            were refused or failed (open loop only). Not stored on disk.
-        all_by_arrival_us: The same with what was left out, where anything was. Not stored on disk.
-        outside_gaps_us: Those of requests that did not wait in one of a few gaps, in which nothing
-            was answered at all, ascending; None without such a gap. Not stored on disk.
-        course: How they went over the window; None for closed loops, or from too few requests.
-        background: A stream's: with a rate of its own, beside the load.
-        shapes: Of a stream whose requests have several shapes the figures of each, by the name of
-            the shape; those of which no request was due are left out.
-        in_time_infer_per_s: Of a shape: inferences answered within the bound of the stream's SLO on
-            the highest percentile; None where no percentile is bounded.
-        sequences_at_once: Of a load of sequences: how many ran at once, on average.
-        responses: Of a decoupled model, whose latencies above are until the response, first or
-            last, that the SLO on the highest percentile is about; without one until the last.
-        server: Of the model that the load is put on; None where there are several.
-        restarts: Closed loops: each start of the load on its own; the figures are over all.
-        slices: How it went over time; only where that was asked for (overload).
-        warnings: What a reader must know of it.
+        by_arrival_us: Each request's latency in the order in which requests were due, infinite for
+            refused and failed requests (open loop only). Not stored on disk.
+        all_by_arrival_us: As ``by_arrival_us``, with the requests of the time left out of the
+            window; None where nothing was left out. Not stored on disk.
+        outside_gaps_us: Latencies, ascending, without requests that waited in one of a few gaps
+            during which the server answered nothing; None without such a gap. Not stored on disk.
+        course: How latency changed over the window; None for closed loops and too few requests.
+        background: The stream is part of the background: its rate is fixed, whatever the level.
+        shapes: Figures of each shape of a stream's requests, by name; a shape is absent if no
+            request of that shape was due.
+        in_time_infer_per_s: Shapes only: inferences answered within the stream's SLO on the
+            highest percentile, per second; None where no SLO bounds a percentile.
+        sequences_at_once: Loads of sequences only: mean number of sequences in progress.
+        responses: Decoupled models only: latencies to the first and to the last response. The
+            latencies above are those to the response that the SLO on the highest percentile is
+            about; without such an SLO, those to the last response.
+        server: Statistics of the model under load; None where there are several.
+        restarts: Closed loops only: figures of each start; the other figures are over all starts.
+        slices: Figures over time; empty unless the window asks for slices (overload).
+        warnings: What a reader must know about these figures.
     """
 
     load: LoadPoint
@@ -277,13 +284,13 @@ class Figures(Facts):
         return tuple(map(sentence, self.warnings))
 
     def of(self, stream: str) -> Figures | None:
-        """The figures that an SLO of a stream is about: those of a part are its own."""
+        """Figures that an SLO of a stream applies to; a part of a measurement returns itself."""
         del stream
         return self
 
     @property
     def sustained_infer_per_s(self) -> float:
-        """The throughput; of a recording, whose windows hold its busiest part, at most the load."""
+        """The throughput; of a recording, whose windows are its busiest part, at most the level."""
         if self.load.arrivals is not Arrivals.RECORDING or self.requests_per_s <= self.load.level:
             return self.throughput_infer_per_s
         return self.throughput_infer_per_s * self.load.level / self.requests_per_s
@@ -295,28 +302,30 @@ class Figures(Facts):
 
     @property
     def avg_answer_us(self) -> float:
-        """The mean time until all of an answer is there, which is what servers count."""
+        """Mean time until the last response of an answer, which is what servers count."""
         return self.responses.avg_last_response_us if self.responses else self.avg_latency_us
 
     @property
     def error_rate(self) -> float | None:
-        """Failed requests per request, 0..1; ``None`` when nothing was answered at all."""
+        """Failed requests per request, 0..1; ``None`` if no request was answered."""
         total = self.completed_count + self.failed_count
         return self.failed_count / total if total else None
 
 
 @dataclass(frozen=True)
 class Measurement(Figures):
-    """One load point measured once: the figures of all requests, and those of each stream.
+    """One measurement at one level: the figures of all requests, and those of each stream.
 
     Attributes:
-        host: What the machines did meanwhile.
-        client_cores: What the load generator took of one core while it sent, perhaps above 1.
-        streams: Of a mix the figures of each stream, those of the background too; empty where
-            there is only one, and without those of which no request was due.
-        models: What the server counted of every model it serves, by name.
-        disturbances: What else on the machine disturbed it.
-        command: The exact command line that measured.
+        host: What server, load generator and machine used meanwhile.
+        client_cores: CPU time of the load generator per second while it sent, in cores; may
+            exceed 1.
+        streams: Figures of each stream by name, background streams included; empty with one
+            stream. A stream is absent if no request of the stream was due.
+        models: Statistics of every served model, by name.
+        disturbances: What on the machine disturbed the measurement.
+        wall_s: Duration of the whole measurement, with start, warm-up and tail.
+        command: The exact command line of the load generator.
     """
 
     client_cores: Annotated[float | None, Field(exclude_if=is_unknown)] = None
@@ -339,29 +348,29 @@ class Measurement(Figures):
 
     @classmethod
     def of_all(cls, figures: Figures) -> Measurement:
-        """A measurement with these figures of all requests, and nothing of streams and machines."""
+        """A measurement with these figures of all requests, without streams and machine."""
         return cls(**{f.name: getattr(figures, f.name) for f in fields(Figures)})
 
     def of(self, stream: str) -> Figures | None:
-        """A stream's figures; all for ``""``; None where no request of the stream was due."""
+        """A stream's figures; for ``""`` those of all; None if no request of the stream was due."""
         return self.streams.get(stream) if stream and self.streams else self
 
     @property
     def shared(self) -> Mapping[str, Figures]:
-        """The streams whose figures are added up: all but those of the background."""
+        """Figures of the streams that share the level: all but the background."""
         streams = self.streams or {"": self}
         return {name: stream for name, stream in streams.items() if not stream.background}
 
     @property
     def requests_per_s(self) -> float:
         """Requests answered per second of the window."""
-        if self.streams:  # whose batch sizes may differ
+        if self.streams:  # batch sizes may differ between streams
             return self.completed_count / self.duration_s
         return super().requests_per_s
 
 
 class Stage(Enum):
-    """What a run was measuring for."""
+    """The part of a run that a measurement belongs to."""
 
     SEARCH = "search"
     CONFIRMATION = "confirmation"
@@ -372,9 +381,10 @@ class Rejected(Facts):
     """One rejected measurement.
 
     Attributes:
-        level: Of the load, see `tuner.measurement.measurement.LoadPoint`.
-        wall_s: What it took.
-        measurement: Its result; None when it did not get that far.
+        reason: Why the measurement does not count.
+        level: Requests per second or clients, see `LoadPoint`.
+        wall_s: Duration of the measurement.
+        measurement: Its figures; None if it ended without figures.
     """
 
     reason: Reason

@@ -1,7 +1,7 @@
-"""What requests got that may be answered many times: latencies to the first response and the last.
+"""Latencies to the first and to the last response of requests to decoupled models.
 
-Counted like any latency, see `Measurement`: a response is one with tensors, and the last is there
-with the mark that it is the final one, which may come by itself.
+They count like any latency, see `Measurement`. A response is a message with tensors. The last
+response has arrived once the final mark has; the mark may come alone, without tensors.
 """
 
 from __future__ import annotations
@@ -29,13 +29,14 @@ else:
 
 @dataclass(frozen=True)
 class ResponseFigures:
-    """The figures of one measurement.
+    """Latencies and numbers of responses in one measurement.
 
     Attributes:
-        mean_responses: Responses a request, of those answered in the window to the last.
+        mean_responses: Mean number of responses per request, over the requests whose last response
+            came within the window.
         first_us: Each request's latency to its first response, ascending; not stored on disk.
-        last_us: Likewise to its last.
-        counts: Responses of each; not stored on disk.
+        last_us: Each request's latency to its last response, ascending; not stored on disk.
+        counts: Each request's number of responses; not stored on disk.
     """
 
     p50_first_response_us: float
@@ -57,7 +58,7 @@ class ResponseFigures:
 
 
 def figures_of(first_us: Values, last_us: Values, counts: Counts) -> ResponseFigures:
-    """From each request's latencies, in any order, and the number of responses of each."""
+    """The figures of requests, from their latencies and numbers of responses, in any order."""
     import numpy as np
 
     sorted_us = {Until.FIRST: np.sort(first_us), Until.LAST: np.sort(last_us)}
@@ -78,7 +79,7 @@ def figures_of(first_us: Values, last_us: Values, counts: Counts) -> ResponseFig
 
 
 def percentile(ascending: Values, share: float) -> float:
-    """Nearest-rank percentile, as perf_analyzer computes it: an observed value, no blend."""
+    """Nearest-rank percentile, as in perf_analyzer: an observed value, never interpolated."""
     return float(ascending[max(math.ceil(share * ascending.size) - 1, 0)])
 
 
@@ -87,7 +88,7 @@ def _figure(ascending_us: Values, quantile: float | None) -> float:
 
 
 def responses_of_all(parts: Iterable[ResponseFigures | None]) -> ResponseFigures | None:
-    """The figures of several starts of one load; None where requests are answered once."""
+    """Figures over several starts of one load; None unless the model is decoupled."""
     figures = [part for part in parts if part is not None]
     if not figures:
         return None

@@ -1,4 +1,4 @@
-"""How long a measurement must be for the percentile it is to prove."""
+"""How long a measurement must be for a verdict on the percentiles that SLOs bound."""
 
 from __future__ import annotations
 
@@ -8,61 +8,57 @@ from enum import Enum
 from functools import partial
 
 from tuner.measurement.measurement import LoadPoint
-from tuner.spec.metrics import requests_needed
+from tuner.spec.metrics import RANKING, requests_needed
 from tuner.spec.model import Spec
 from tuner.spec.slo import Slo, hardest
-from tuner.spec.units import Seconds
 from tuner.spec.workload import BUSY_TIMES, BurstArrivals, Workload
 
 _MIN_TAIL_S = 0.25
 _TAIL_OVER_BOUND = 1.5
 _MARGIN = 1.05  # a few requests are answered outside the window
-#: A percentile from too few requests for this confidence (299 for p99) gets no verdict. A search,
-#: which only ranks configs, is content with so many; what a claim rests on has 459.
-CONFIDENCE = 0.95
-#: A window is to hold this many requests even where no percentile is bounded.
+#: Fewest requests in a window, even where no SLO bounds a percentile.
 _FEWEST = 10
-#: In units of the largest latency SLO: a window in which a queue that grows by a twentieth of the
-#: load takes up half of what the SLO allows, and load before it for the queue to form.
+#: In units of the largest latency SLO. In such a window, a queue that grows by a twentieth of the
+#: load uses up half of the SLO's bound; the warm-up before it lets the queue form.
 WINDOW_OVER_BOUND, WARMUP_OVER_BOUND = 10.0, 2.0
-#: In a search, both are this much shorter: what it does not see of a growing queue, the rounds do.
+#: In searches and rounds, both and the spec's window are shorter by this factor: the soak shows a
+#: queue that they miss.
 BRIEF = 0.5
-#: A soak holds enough requests for this many late ones at the percentile, and lasts this many times
-#: the largest latency SLO; but it is at most this many times as long as the spec says.
+#: A soak has enough requests for this many late ones at the percentile, and lasts this many times
+#: the largest latency SLO; but at most this many times the length in the spec.
 _SOAK_LATE, _SOAK_OVER_BOUND, SOAK_AT_MOST = 5, 20.0, 20.0
-#: So many requests of each stream show what they take.
+#: Requests of each stream in a window that only shows how long requests take.
 INFORMING = 40
-_SLACK_S = 20.0  # for a start on a busy machine, and for answers that are behind
+_SLACK_S = 20.0  # for a start on a busy machine, and for late answers
 
 
-#: What stalls are held to where no SLO bounds a percentile.
+#: The bound that stalls are compared with where no SLO bounds a percentile.
 NO_BOUND = Slo.parse("p99_latency <= 100ms")
 
 
 class EarlyEnd(Enum):
-    """When an open loop ends before its time, since it has certainly missed a latency SLO."""
+    """When an open loop ends before its time, because a latency SLO is certainly missed."""
 
     NEVER = "never"
     WAITING = "more requests wait than may be late"
-    LATE = "more requests are late than may be"  # of our own client; others know who waits
+    LATE = "more requests are late than may be"  # tune's client only: others know who waits
 
 
 @dataclass(frozen=True)
 class Window:
-    """How long to measure.
+    """How long a measurement is, and what may end it early.
 
     Attributes:
         duration_s: Length of the measured window.
-        warmup_s: Load before it that is not counted.
-        deadline_s: The whole run is killed after this long.
-        tail_s: Load kept up after the window, so that late answers are still seen. A request
-            that is not answered by then took at least this long: choose it above the latency
-            SLO, and an unanswered request can never pass for one in time.
-        slice_s: Length of the stretches of `Measurement.slices`; None for none.
+        warmup_s: Time under load before the window; its requests do not count.
+        deadline_s: Time after which the load generator is killed.
+        tail_s: Time under load after the window, so that late answers still arrive. A request
+            without an answer by then took at least this long: choose a tail above the latency
+            SLO, so that an unanswered request never counts as one in time.
+        slice_s: Length of each of `Measurement.slices`; None: no slices.
         bounds: Latency SLOs; see `Measurement.within_bounds`.
-        ends_early: When an open loop ends that has certainly missed one of them.
-        quiet_only: Stalls of the machine are left out (open loop only), see
-            `tuner.load.latency`.
+        ends_early: When an open loop ends early, once it has certainly missed one of the bounds.
+        quiet_only: Leave stalls of the machine out (open loop only), see `tuner.load.quiet`.
     """
 
     duration_s: float
@@ -75,39 +71,39 @@ class Window:
     quiet_only: bool = False
 
     def of(self, stream: str) -> Window:
-        """The same window with the bounds of one stream."""
+        """The same window with the bounds of one stream only."""
         return replace(self, bounds=tuple(b for b in self.bounds if b.holds_for(stream)))
 
     @property
     def tightest(self) -> Slo:
-        """The lowest of its bounds; without one, 100 ms for the p99."""
+        """The bound with the shortest latency; without bounds, 100 ms for the p99."""
         return min(self.bounds, key=lambda bound: bound.within_s, default=NO_BOUND)
 
     @property
     def until_first(self) -> bool:
-        """Whether a first response counts, by one of its bounds."""
+        """Whether latencies count until the first response, by one of the bounds."""
         return any(bound.until_first for bound in self.bounds)
 
     @property
     def span_s(self) -> tuple[float, float]:
-        """What is measured, from and to, from the start of the load."""
+        """Start and end of the window, in seconds from the start of the load."""
         return self.warmup_s, self.warmup_s + self.duration_s
 
     @property
     def total_s(self) -> float:
-        """How long load is on the model."""
+        """Duration of the load: warm-up, window and tail."""
         return self.warmup_s + self.duration_s + self.tail_s
 
 
 def requests_for(shares: Iterable[float], *, brief: bool = False) -> float:
-    """How many requests a window is to hold for a verdict on these percentiles."""
-    needed = partial(requests_needed, confidence=CONFIDENCE) if brief else requests_needed
+    """The number of requests that a verdict on these percentiles (shares, 0..1) needs."""
+    needed = partial(requests_needed, confidence=RANKING) if brief else requests_needed
     return _MARGIN * max(map(needed, shares), default=_FEWEST)
 
 
-def lowest_rate(shares: Iterable[float], max_window_s: float) -> float:
-    """The fewest requests per second that fill the longest window; below there is no verdict."""
-    return requests_for(shares) / max_window_s
+def lowest_rate(shares: Iterable[float], window_s: float, *, brief: bool = False) -> float:
+    """The lowest rate at which a window of this length has enough requests for a verdict."""
+    return requests_for(shares, brief=brief) / window_s
 
 
 def window_for(
@@ -121,18 +117,18 @@ def window_for(
     open_loop: bool = True,
     brief: bool = False,
 ) -> Window:
-    """The window for one load point.
+    """The window for one level of load.
 
     Args:
-        shares: Percentiles the SLOs name, as shares (0.99 for p99).
-        rate_per_s: Requests per second to expect; None when it is not known.
+        shares: Percentiles that the SLOs name, as shares (0.99 for p99).
+        rate_per_s: Expected requests per second; None if unknown.
         window_s: Shortest window, from the spec.
-        max_window_s: Longest, apart from what the latency SLO needs.
-        warmup_s: Least load before the window.
-        latency_bound_s: The largest latency SLO: warm-up and window are much longer, so that a
-            queue that only grows is seen, and load goes on for longer after the window.
+        max_window_s: Longest window; a latency SLO may need a longer one.
+        warmup_s: Shortest warm-up.
+        latency_bound_s: The largest latency SLO. Warm-up and window are much longer, so that they
+            show a growing queue, and the tail is longer too.
         open_loop: Whether a queue can grow at all.
-        brief: It is for a search, in which only the fewest requests for a verdict are needed.
+        brief: For a search or a round, which needs only the fewest requests for a verdict.
     """
     wanted_s = requests_for(shares, brief=brief) / rate_per_s if rate_per_s else 0.0
     duration_s = min(max(window_s, wanted_s), max(max_window_s, window_s))
@@ -145,7 +141,7 @@ def window_for(
 
 
 def lengthen(window: Window, duration_s: float) -> Window:
-    """The same window, of this length at least."""
+    """The same window, at least ``duration_s`` long."""
     if duration_s <= window.duration_s:
         return window
     longer = replace(window, duration_s=duration_s)
@@ -158,11 +154,11 @@ def soak_for(
     """The window of a soak: as long as the spec says, or as the statistics need.
 
     Args:
-        window: Of any other measurement at this load; a soak is no shorter.
-        shares: Percentiles the SLOs name, as shares.
-        rate_per_s: Requests per second to expect; None when it is not known.
-        soak_s: From the spec. It may become `SOAK_AT_MOST` times as long.
-        least_s: What is known to be needed, by how long the latency remembers.
+        window: The window of another measurement at this load; a soak is no shorter.
+        shares: Percentiles that the SLOs name, as shares.
+        rate_per_s: Expected requests per second; None if unknown.
+        soak_s: Length in the spec; the soak may become `SOAK_AT_MOST` times as long.
+        least_s: Length that the relaxation time of the latency calls for.
     """
     needed = max((requests_needed(share, _SOAK_LATE) for share in shares), default=0)
     wanted_s = needed / rate_per_s if rate_per_s else 0.0
@@ -175,9 +171,13 @@ def soak_for(
 def window_of(
     spec: Spec, load: LoadPoint, rate_per_s: float | None = None, *, brief: bool = False
 ) -> Window:
-    """How long one measurement is; ``rate_per_s``: requests to expect of a closed loop.
+    """The window of one measurement.
 
-    ``brief``: of a search.
+    Args:
+        rate_per_s: Expected requests per second of a closed loop.
+        brief: For a search or a round: half as long, unless a percentile or an SLO needs more. A
+            search only ranks configs, and the ratio of configs under the same arrivals hardly
+            depends on the length.
     """
     workload = spec.workload
     tails = [s for s in spec.slos if s.metric.is_latency]
@@ -187,7 +187,7 @@ def window_of(
         window_for(
             _shares_of(bounds, stream),
             rate,
-            window_s=_shortest_s(workload),
+            window_s=_shortest_s(workload, brief=brief),
             max_window_s=float(workload.max_window),
             warmup_s=float(workload.warmup),
             latency_bound_s=max((s.bound for s in tails), default=0.0) / 1e6,
@@ -200,10 +200,11 @@ def window_of(
 
 
 def bounds_of(slos: Sequence[Slo]) -> tuple[Slo, ...]:
-    """The SLOs on percentiles of the latency that a measurement is made for.
+    """The SLOs on latency percentiles that can end a measurement early.
 
-    Each request has one such latency: of a stream's bounds on the first response and on the last,
-    those are left out that are about the other one than its hardest. They are judged all the same.
+    Each request has one latency, to its first or to its last response. A stream may have bounds on
+    both; only those on the response that the stream's hardest SLO is about are returned. All of
+    them are judged afterwards.
     """
     bounds = []
     for slo in slos:
@@ -218,40 +219,25 @@ def _shares_of(bounds: Iterable[Slo], stream: str) -> list[float]:
 
 
 def _longest(windows: Iterable[Window]) -> Window:
-    """What the rarest stream needs for its percentile."""
+    """The longest window: the stream with the lowest rate needs it for its percentile."""
     return max(windows, key=lambda window: window.duration_s)
 
 
-def _shortest_s(workload: Workload) -> float:
+def _shortest_s(workload: Workload, *, brief: bool) -> float:
     arrivals, window_s = workload.arrivals, float(workload.window)
+    if brief:
+        window_s *= BRIEF
     if isinstance(arrivals, BurstArrivals):
         return max(window_s, BUSY_TIMES * arrivals.cycle_s)
     return window_s
 
 
-def search_window(spec: Spec, load: LoadPoint, rate_per_s: float | None = None) -> Window:
-    """That of a search, to which a miss is a miss: a round reads from one by how much."""
-    window = window_of(spec, load, rate_per_s, brief=True)
-    return replace(window, ends_early=EarlyEnd.LATE)
-
-
 def informing_window(spec: Spec, load: LoadPoint) -> Window:
-    """The window of a load that shows what requests take, and no verdict on an SLO."""
+    """The window of a load that shows how long requests take, without a verdict on any SLO."""
     window = window_of(spec, load, brief=True)
     few_s = max(INFORMING / rate for rate in spec.rates(load.level).values() if rate)
-    few_s = max(few_s, _shortest_s(spec.workload))
+    few_s = max(few_s, _shortest_s(spec.workload, brief=True))
     return replace(window, duration_s=min(window.duration_s, few_s), ends_early=EarlyEnd.NEVER)
-
-
-def round_window(spec: Spec, load: LoadPoint, rate_per_s: float | None = None) -> Window:
-    """That of a round: half as long as the search's, unless percentile or SLO need more.
-
-    A ratio of configs under the same arrivals hardly depends on it; more rounds help instead.
-    """
-    half = {"window": Seconds(float(spec.workload.window) / 2.0)}
-    workload = spec.workload.model_copy(update=half)
-    shorter = spec.model_copy(update={"workload": workload})
-    return window_of(shorter, load, rate_per_s, brief=True)
 
 
 def soak_of(

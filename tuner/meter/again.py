@@ -1,4 +1,4 @@
-"""What is measured again: in which situation, how often at most, and what that costs."""
+"""Repetitions of measurements: in which situations, how many at most, and at which cost."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from tuner.spec.units import digits
 
 
 def missed_by_gaps(slos: Sequence[Slo], point: Point) -> bool:
-    """An SLO was missed, and nothing but a few gaps without any answer shows that."""
+    """Whether an SLO was missed only because of a few gaps in which nothing was answered."""
     from tuner.load.latency import latency_figures
 
     def outside_gaps(figures: Figures) -> dict[str, Any]:
-        """What is different without the requests that waited in a gap."""
+        """The figures that change without the requests that waited in a gap."""
         rest = figures.outside_gaps_us
         if rest is None or not rest.size:
             return {}
@@ -41,16 +41,22 @@ def missed_by_gaps(slos: Sequence[Slo], point: Point) -> bool:
     return outcome_of(later) is not SloOutcome.MISSED
 
 
-#: How long to wait before a disturbed measurement is repeated: what disturbs comes in bursts.
+#: Seconds to wait before a disturbed measurement is repeated: disturbances come in bursts.
 PAUSE_S = 5.0
-#: A disturbance explains that this many times as much was not answered as it took of the machine.
+#: Largest ratio of unanswered requests to CPU time, both shares, that a disturbance explains.
 EXPLAINS = 3.0
-#: A client that falls behind for so long on a calm machine would do so again.
+#: A load generator that fell behind in a longer window, in seconds, without a disturbance, would
+#: fall behind again.
 LONG_S = 60.0
 
 
 class RepeatReason(NamedTuple):
-    """A row of the table."""
+    """A situation in which measurements are repeated.
+
+    Attributes:
+        at_most: Most repetitions.
+        costs: The cost of one repetition, in words.
+    """
 
     situation: str
     at_most: int
@@ -69,45 +75,46 @@ SERVER_DIED = RepeatReason(
     "the server died", 1, "a fresh server, and trial or round from its start"
 )
 NEAR_MISS = RepeatReason("the load to beat was nearly sustained", 1, "the load of the incumbent")
-#: The first two share one repetition, all measurements of a deployment those of the third.
+#: The first two share one repetition; all measurements of a deployment share those of the third.
 TABLE = (BEHIND, DISTURBED, WARMING_UP, TOO_FEW, UNDECIDED, TOO_HIGH, SERVER_DIED, NEAR_MISS)
 
 
-#: A repetition that has this share of a disturbance is disturbed as much.
+#: A repetition with at least this share of the first disturbance counts as equally disturbed.
 AS_MUCH = 0.75
 
 
 @dataclass
 class LastingDisturbance:
-    """A disturbance that a repetition does not end, so that measuring again is of no use.
+    """A disturbance that outlasts repetitions, so that repeating is of no use.
 
     Attributes:
-        taken_percent: What it took of the machine at most; None: no disturbance was seen to last.
+        taken_percent: The largest percentage of the machine's CPU time that it used; None while no
+            disturbance lasted.
     """
 
     taken_percent: float | None = None
 
     def learn(self, first: Measurement, second: Measurement) -> str:
-        """Compares a measurement with its repetition; a sentence where the disturbance lasts."""
+        """Compares a measurement with its repetition; a sentence if the disturbance lasts."""
         before, after = taken_percent(first), taken_percent(second)
         if not (first.disturbances and second.disturbances) or after < AS_MUCH * before:
             return ""
         self.taken_percent = max(before, after)
         return (
             f"The repetition was disturbed as much ({digits(after, 2)}% of the machine): from now "
-            "on nothing is measured again because of that, and the proof takes it into account"
+            "on only a greater disturbance repeats a measurement; the proof takes it into account"
         )
 
     def explains(self, measured: Measurement) -> bool:
-        """Whether a measurement is disturbed by no more than that."""
+        """Whether the lasting disturbance explains the disturbance of a measurement."""
         lasts = self.taken_percent
         return lasts is not None and AS_MUCH * taken_percent(measured) <= lasts
 
 
 def why_again(point: Point, lasting: LastingDisturbance) -> RepeatReason | None:
-    """Why a measurement is made once more; None where it counts as it is.
+    """Why a measurement is repeated; None where it counts.
 
-    Nothing that disturbs makes a server faster, so a rate that was sustained counts.
+    A sustained rate counts despite a disturbance, since no disturbance makes a server faster.
     """
     measured = point.measurement
     if not client_kept_up(measured):
@@ -121,7 +128,7 @@ def why_again(point: Point, lasting: LastingDisturbance) -> RepeatReason | None:
             case SloOutcome.MISSED:
                 counts = False
             case SloOutcome.TOO_FEW:
-                counts = True  # for what it is: another one would have as few
+                counts = True  # a repetition would have too few answers, too
             case _:
                 assert_never(point.outcome)
         if explained and not counts:
@@ -129,21 +136,23 @@ def why_again(point: Point, lasting: LastingDisturbance) -> RepeatReason | None:
     return None
 
 
-#: A window with too few answers is made longer where that gives enough, or this many times longer.
+#: Least factor by which a window with too few answers is lengthened, unless less gives enough.
 LONGER = 1.1
-#: It is to hold this share of its answers in less time: the next ones may come more slowly.
+#: A longer window allows for answers at this share of the rate so far: the next may be slower.
 UNLUCKY = 0.9
 
-#: Load and requests per second to expect, None where that is not known, to a measurement's length.
+#: The window of a measurement by its load and the expected requests per second, None: not known.
 WindowAt = Callable[[LoadPoint, float | None], Window]
 
 
 def longer_window(
     point: Point, window: Window, window_at: WindowAt, rate: float | None
 ) -> Window | None:
-    """A window for enough answers where there were too few, or as long as one may be.
+    """A longer window after too few answers: long enough, or the longest that is allowed.
 
-    None where there were enough, or no window tells more. ``rate``: requests per second to expect.
+    None where there were enough answers, or no longer window is allowed.
+
+    ``rate``: the expected requests per second; None where it is not known.
     """
     counts = [(r.answered or 0, r.needed) for r in point.slo if r.needed]
     if point.outcome is not SloOutcome.TOO_FEW or not counts:
@@ -166,13 +175,13 @@ def idle(seconds: float, checkpoint: Callable[[], None]) -> None:
 
 
 class Attempts:
-    """Attempts that each begin with a deployment: another one where the server died in the last.
+    """Attempts that each begin with a deployment: a further one after each in which a server died.
 
-    ``for attempt in Attempts(note):``, and in it ``with attempt:``. ``note`` receives what is told
-    of a server that died; the last one's death is raised.
+    Use ``for attempt in Attempts(note):`` with ``with attempt:`` inside. ``note`` receives the
+    error message of a server that died; the last attempt raises the error.
 
     Attributes:
-        made: So far.
+        made: The number of attempts so far.
     """
 
     def __init__(self, note: Callable[[str], None]) -> None:
@@ -196,7 +205,7 @@ class Attempts:
 
 
 def better_of(first: Measurement, second: Measurement) -> Measurement:
-    """The one to believe of two of the same load: if both are disturbed, the less disturbed one."""
+    """The better of two measurements of one load: the first only if less disturbed."""
     if not (client_kept_up(first) and client_kept_up(second)):
         return first if client_kept_up(first) else second
     disturbed = [bool(m.disturbances) * taken_percent(m) for m in (first, second)]
@@ -204,14 +213,14 @@ def better_of(first: Measurement, second: Measurement) -> Measurement:
 
 
 def doubt_about(measurement: Measurement) -> Reason:
-    """Why a measurement does not count, of which another one was made."""
+    """Why a measurement that was repeated does not count."""
     if not client_kept_up(measurement):
         return Reason(ReasonKind.LOAD_NOT_SENT)
     return Reason(ReasonKind.DISTURBED, causes=measurement.disturbances)
 
 
 class Rejects:
-    """Follows the measurements of one candidate after the other; ``sink`` keeps the rejected."""
+    """Measurements of the deployed candidate; ``sink`` receives those that do not count."""
 
     def __init__(self, sink: Callable[[Rejected], None]) -> None:
         self._sink = sink
@@ -220,12 +229,12 @@ class Rejects:
         self.stage = Stage.SEARCH
 
     def begin(self, candidate_key: str) -> None:
-        """Another candidate, or the same one again: earlier measurements are settled."""
+        """Begins a deployment: earlier measurements are no longer rejected."""
         self._candidate_key = candidate_key
         self._kept = []
 
     def keep(self, measurement: Measurement) -> None:
-        """It counts, if the trial comes to its end."""
+        """Keeps a measurement, which counts unless its trial fails."""
         self._kept.append(measurement)
 
     def reject(self, reason: Reason, measurement: Measurement) -> None:
@@ -234,11 +243,11 @@ class Rejects:
     def failed(
         self, reason: Reason, level: float, wall_s: float, measurement: Measurement | None = None
     ) -> None:
-        """Passes on a measurement that does not count."""
+        """Reports a measurement that does not count, or an attempt without a result."""
         self._sink(Rejected(reason, self._candidate_key, level, wall_s, self.stage, measurement))
 
     def trial_lost(self, reason: Reason) -> None:
-        """Rejects all that a failed trial measured; a proof has stored its rows."""
+        """Rejects the measurements of a failed trial; those of a proof are stored, and count."""
         if self.stage is Stage.SEARCH:
             lost = Reason(ReasonKind.TRIAL_LOST, causes=(reason,))
             for measurement in self._kept:

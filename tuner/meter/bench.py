@@ -1,7 +1,7 @@
-"""The bench: deploys a candidate, puts load on it, and judges what came back.
+"""The bench: deploys a candidate, puts load on it and judges the measurement.
 
-The only place where `triton`, `load` and `score` meet. The search and the proof both
-measure here, so that they measure the same way.
+Only this module joins `triton`, `load` and `score`. Search and proof both use it, so both measure
+in the same way.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from tuner.meter.again import (
 )
 from tuner.meter.evaluate import ClientCeiling
 from tuner.meter.protocol import LoadClient
-from tuner.meter.rates import SLOW_S, Rates, slow_answers_s
+from tuner.meter.rates import SLOW_S, Rates, mean_answers_s
 from tuner.meter.rules import BenchRules
 from tuner.prepare.timebook import Phase, TimeBook
 from tuner.reason import Fact, Reason, ReasonKind
@@ -58,13 +58,13 @@ from tuner.spec.workload import CacheState
 from tuner.triton.changes import DeploymentKind
 from tuner.triton.deploy import Deployer, Deployment
 
-#: Long enough to know a latency, not to judge it.
+#: The window of a look: long enough to estimate a rate, not to judge an SLO.
 QUICK_LOOK = Window(duration_s=0.6, warmup_s=0.3, deadline_s=60.0)
 _Result = TypeVar("_Result")
 
 
 class TritonBench:
-    """Measures one deployed candidate at a time; ``generator`` is made for a server's endpoints."""
+    """Measures one deployed candidate at a time; ``generator`` serves the given endpoints."""
 
     def __init__(
         self,
@@ -84,27 +84,27 @@ class TritonBench:
         self._endpoints: Endpoints | None = None
         self._candidate: Candidate | None = None
         self._backlog = self._must_be_empty = False
-        self._warming = 0  # so many measurements may still be made again for gaps
-        self._slow_calls: Sequence[Reason] = ()  # the first ones of what is loaded
+        self._warming = 0  # repetitions because of gaps that are left
+        self._slow_calls: Sequence[Reason] = ()  # the first calls of the loaded models
         self._slow_at_first = set[str]()  # candidates, by their keys
         self._lasting = LastingDisturbance()
-        self._left_cpus = False  # it was told that threads did
-        self._remarked = False  # on the first answers
+        self._left_cpus = False  # a note has reported that threads left them
+        self._remarked = False  # on the first calls: one note per run
         self._rates_of: defaultdict[str, Rates] = defaultdict(Rates)  # by candidate
         self.sendable = ClientCeiling()
         self.batch_calls: tuple[BatchCall, ...] = ()
 
     def enter(self, stage: Stage) -> None:
-        """Sets the purpose of what is measured from now on."""
+        """Sets the purpose of the following measurements."""
         self._rejects.stage = stage
 
     def deploy(
         self, candidate: Candidate, *, fresh: bool = False, in_production: bool = False
     ) -> Deployment:
-        """Puts the candidate in place.
+        """Deploys the candidate.
 
         A candidate with a response cache always gets a fresh server, see `tuner.meter.cache`.
-        ``in_production``: on a server that is started as its users start it.
+        ``in_production``: with the CPUs that a server in production has.
         """
         self._cpus = self._cores.in_production if in_production else self._cores.server
         self._rejects.begin(candidate.key)
@@ -124,7 +124,7 @@ class TritonBench:
             self._candidate = candidate
             new = deployment.kind is not DeploymentKind.UNCHANGED
             if deployment.endpoints != self._endpoints or self._generator is None:
-                new = True  # it was loaded, but received no request yet
+                new = True  # loaded, but without a request so far
                 self._generator = self._make_generator(deployment.endpoints)
                 self._endpoints = deployment.endpoints
             if new:
@@ -143,10 +143,10 @@ class TritonBench:
         except LoadFailedError:
             self._backlog = True  # it may still be at work on them
             raise
-        remark = " ".join(filter(None, (calls.remark for calls in calls_of)))
-        if remark and not self._remarked:
-            self._rules.note(remark)
-            self._remarked = True  # of most candidates it is much the same
+        remarks = [remark for calls in calls_of for remark in calls.remarks]
+        if remarks and not self._remarked:
+            self._rules.note(" ".join(map(sentence, remarks)))
+            self._remarked = True  # the remarks of other candidates are much the same
         slow = [*filter(None, (calls.slow for calls in calls_of))]
         if slow:
             self._slow_at_first.add(candidate.key)
@@ -157,11 +157,11 @@ class TritonBench:
     def measure(
         self, level: float, seed: int, least_s: float = 0.0, window_at: WindowAt | None = None
     ) -> Point:
-        """Measures the deployed candidate at one level, for at least ``least_s``.
+        """Measures the deployed candidate at one level, for at least ``least_s`` seconds.
 
-        One that cannot be believed is made once more, and one with too few answers for a verdict
-        with a longer window: see `tuner.meter.again`. Without ``window_at``, the rules say how long
-        a window is.
+        An unreliable measurement is repeated, and one with too few answers for a verdict is
+        repeated with a longer window: see `tuner.meter.again`. Without ``window_at``, the rules
+        give the window.
 
         Raises:
             ClientLimitError: The client could not keep up.
@@ -170,13 +170,13 @@ class TritonBench:
         """
         load = LoadPoint(self._rules.arrivals, level)
         if window_at is None:
-            brief = self._rules.brief if self._rejects.stage is Stage.SEARCH else None
-            window_of = brief or self._rules.window
 
             def window_at(load: LoadPoint, rate: float | None) -> Window:
-                return lengthen(window_of(load, rate), least_s)
+                return lengthen(self._rules.window(load, rate), least_s)
 
         window = window_at(load, self._rates.expected(load))
+        if self._rejects.stage is Stage.SEARCH:  # a miss is enough; a round needs how far
+            window = replace(window, ends_early=EarlyEnd.LATE)
         try:
             point = self._believed(load, window, seed)
             self._rates.seen(point.measurement)
@@ -196,14 +196,12 @@ class TritonBench:
         return point
 
     def soak(self, level: float, seed: int, least_s: float = 0.0) -> Point:
-        """Like `measure`, for as long as a soak lasts: at least ``least_s``, if possible."""
+        """Like `measure`, for the length of a soak: at least ``least_s`` seconds, if allowed."""
         soak = self._rules.soak
-        if soak is None:
-            return self.measure(level, seed, least_s)
         return self.measure(level, seed, window_at=lambda load, rate: soak(load, rate, least_s))
 
     def once(self, level: float, seed: int, window: Window) -> Point:
-        """One measurement that decides nothing: it is not repeated.
+        """One measurement without repetitions.
 
         Raises:
             ClientLimitError: The client could not keep up.
@@ -222,10 +220,10 @@ class TritonBench:
         return self._rates_of["" if self._candidate is None else self._candidate.key]
 
     def _believed(self, load: LoadPoint, window: Window, seed: int) -> Point:
-        """One measurement, or the better one of two; first until what is loaded has warmed up.
+        """One measurement or the better of two, after repetitions while the model warms up.
 
         Raises:
-            ClientLimitError: The client could not keep up in either.
+            ClientLimitError: The load generator could not keep up in either.
         """
         counts = self._put(load, window, seed)
         point = judge_point(self._rules.slos, counts)
@@ -255,7 +253,7 @@ class TritonBench:
         return judge_point(self._rules.slos, counts)
 
     def _pause(self, measurement: Measurement) -> None:
-        """Idles beside a disturbance, so that it may end."""
+        """Waits after a disturbed measurement, so that the disturbance may end."""
         if measurement.disturbances:
             self._rules.disturbed(" ".join(measurement.disturbance_texts), PAUSE_S)
             with self._book.phase(Phase.WAITING):
@@ -271,51 +269,52 @@ class TritonBench:
         self._rejects.reject(short, point.measurement)
 
     def lost(self, reason: Reason) -> None:
-        """The deployed candidate's trial ended without a result: its measurements do not count."""
+        """Rejects the measurements of the deployed candidate: its trial has no result."""
         self._rejects.trial_lost(reason)
 
     def one_at_a_time(self, seed: int) -> Mapping[str, float]:
-        """Mean latency in seconds of requests sent one after another: where to begin with rates.
+        """Mean latency, in seconds, of requests sent one after another.
 
-        The latency of each stream, as far as it was seen; ``""`` is that of all together. For a
-        slow model, the mean is over `LOOK_ANSWERS` requests of each stream, or as many as are
-        answered in `LOOK_S`.
+        By stream, for those with an answer; ``""`` is the mean over all streams. The mean is over
+        `LOOK_ANSWERS` calls of each stream, or those answered in `LOOK_S` seconds; for a fast
+        model, over the requests that the load generator sends in a look.
 
         Raises:
             LoadFailedError: No usable result.
             ServerGoneError: The server died, or none is deployed.
         """
-        patience_s = self._rules.first_answer_s
-        alone_s = slow_answers_s(lambda: self._ask(lambda load: load.seconds_alone(patience_s)))
+        alone_s = mean_answers_s(lambda: self._uncached(lambda load, s: load.seconds_alone(s)))
         if alone_s is None:
             seen = self.saturate(1, seed)
             alone_s = {n: m.avg_latency_us / 1e6 for n, m in {**seen.streams, "": seen}.items()}
         self._rates.alone_s, self._rates.slowest_s = alone_s[""], max(alone_s.values())
         return alone_s
 
-    def _ask(self, question: Callable[[LoadClient], _Result | None]) -> _Result | None:
-        """None where a cache might know what is asked."""
+    def _uncached(self, call: Callable[[LoadClient, float], _Result | None]) -> _Result | None:
+        """The result of requests of ``call``; None where a response cache may answer them.
+
+        ``call``: receives the generator, and the most seconds to wait for an answer.
+        """
         self._rules.checkpoint()
         load = self._load
         if self._candidate is not None and self._rules.cache.of(self._candidate) is not None:
             return None
         try:
             with self._book.phase(Phase.MEASURING):
-                return question(load)
+                return call(load, self._rules.first_answer_s)
         except LoadFailedError:
             self._backlog = True  # it may still be at work on them
             raise
 
     def many_at_once(self, concurrency: int, seed: int) -> float:
-        """Requests answered per second with this many in flight: about where the server saturates.
+        """Requests per second answered with ``concurrency`` in flight: about the saturation.
 
         Raises:
-            LoadFailedError: No usable result; it may refuse that many.
+            LoadFailedError: No usable result; the model may refuse that many requests.
             ServerGoneError: The server died, or none is deployed.
         """
-        patience_s = self._rules.first_answer_s
         if self._rates.slowest_s >= SLOW_S and (
-            took_s := self._ask(lambda load: load.seconds_for(concurrency, patience_s))
+            took_s := self._uncached(lambda load, s: load.seconds_for(concurrency, s))
         ):
             return concurrency / took_s
         return self.saturate(
@@ -323,7 +322,7 @@ class TritonBench:
         ).requests_per_s
 
     def saturate(self, concurrency: int, seed: int, least_s: float = 0.0) -> Measurement:
-        """A look, for at least ``least_s``, at how it answers with this many always in flight.
+        """A look of at least ``least_s`` seconds with ``concurrency`` requests in flight.
 
         Raises what `many_at_once` does.
         """
@@ -331,10 +330,10 @@ class TritonBench:
         return self._put(load, lengthen(QUICK_LOOK, least_s), seed)
 
     def overload(self, capacity: float, slo: Slo, seed: int) -> Overload:
-        """What the deployed candidate does beyond its capacity, and afterwards.
+        """Overloads the deployed candidate, and measures its recovery.
 
-        ``capacity`` is what it sustained, in requests per second, and ``slo`` the latency SLO that
-        it should meet again afterwards.
+        ``capacity``: the load that it sustained, in requests per second. ``slo``: the latency SLO
+        that it should meet again afterwards.
 
         Raises:
             LoadFailedError: No usable result.
@@ -347,21 +346,21 @@ class TritonBench:
         except LoadFailedError as error:
             self._rejects.reject(error.reason, measurement)
             raise
-        patience_s = self._rules.first_answer_s
-        return replace(result, lone=self._ask(lambda load: load.ask_alone(slo.stream, patience_s)))
+        lone = self._uncached(lambda load, s: load.ask_alone(slo.stream, s))
+        return replace(result, lone=lone)
 
     def answers(self) -> Mapping[str, ConfigAnswers]:
-        """What the deployed candidate answers to some of each stream's inputs."""
+        """The deployed candidate's answers to some inputs of each stream, by stream."""
         self._rules.checkpoint()
         with self._book.phase(Phase.MEASURING):
             return self._load.answers()
 
     def warm_up(self, candidate: Candidate, texts: Mapping[str, str]) -> WarmUp | None:
-        """See `probes.warmup.warm_up`; None where its first calls were fast."""
+        """See `probes.warmup.warm_up`; None where the candidate's first calls were fast."""
         if candidate.key not in self._slow_at_first:
             return None
         self.deploy(candidate)
-        self._backlog = True  # what is served from now on is no candidate
+        self._backlog = True  # from here on no candidate is served
         with self._book.phase(Phase.MEASURING):
             return self._load.warm_up(texts, self._rules.first_answer_s, self._rules.note)
 

@@ -1,7 +1,7 @@
-"""Several benches that measure for one run: what is handed to them, and one of them as a `Bench`.
+"""Several benches that measure for one run: their tasks, and the first bench as a `Bench`.
 
-A piece of work travels to a bench and is called there with its session. The run keeps no server of
-its own: what it measures one after the other goes to the first bench.
+A task is sent to a bench and called there with the bench's session. The run itself has no server:
+its own measurements, one after the other, go to the first bench.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, Protocol
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 from tuner.errors import (
     ClientLimitError,
@@ -29,6 +29,7 @@ from tuner.measurement.batch_profile import BatchCall
 from tuner.measurement.measurement import Measurement, Stage
 from tuner.measurement.window import Window
 from tuner.meter.evaluate import ClientCeiling
+from tuner.meter.protocol import Bench
 from tuner.prepare.timebook import Phase, TimeBook
 from tuner.reason import Reason
 from tuner.record.manifest import Manifest
@@ -36,23 +37,26 @@ from tuner.score.point import Point
 from tuner.space.candidate import Candidate
 from tuner.spec.slo import Slo
 
-#: Of a `tuner.meter.session.Session`.
+_Parameters = ParamSpec("_Parameters")
+_Result = TypeVar("_Result")
+
+#: A task: a function of a bench's `tuner.meter.session.Session`.
 Work = Callable[[Any], Any]
 
 
 class BenchRefusedError(EnvironmentNotReadyError):
-    """A bench is not like the run's: its machine, programs, configs or files differ."""
+    """A bench differs from the first one in its machine, programs, configs or files."""
 
 
 @dataclass(frozen=True)
 class Terms:
-    """What every bench of a run has in common.
+    """What all benches of a run have in common.
 
     Attributes:
         run: The run's directory.
-        manifest: What the run is made with; None until the first bench has told.
+        manifest: The run's manifest; None until the first bench has reported its machine.
         files: A hash of each file of the models and of the spec, see `tuner.modelconfig.content`.
-        stage: The purpose of what is measured.
+        stage: The purpose of the measurements.
     """
 
     run: Path
@@ -63,7 +67,7 @@ class Terms:
 
 @dataclass(frozen=True)
 class BenchTask:
-    """A piece of work as it travels; None: the bench only gets ready."""
+    """A task as it is sent to a bench; with None as its work, the bench only gets ready."""
 
     terms: Terms
     work: Work | None
@@ -87,7 +91,7 @@ class WorkPlace:
 
 @dataclass(frozen=True)
 class WorkDone:
-    """How a piece of work ended, and where; None is its work where a bench got ready."""
+    """How a task ended, and on which bench; its work is None where a bench got ready."""
 
     work: Work | None
     place: WorkPlace
@@ -97,14 +101,14 @@ class WorkDone:
 
 @dataclass
 class _Under:
-    """A piece of work under way, and how many benches were lost with it."""
+    """A task in progress, with the number of benches that were lost during it."""
 
     work: Work | None
     losses: int = 0
 
 
 class Opens(Protocol):
-    """Opens a bench of that name on the fleet."""
+    """Opens a bench with the name ``bench`` on the fleet."""
 
     def __call__(self, bench: str, need: Need) -> None: ...
 
@@ -112,14 +116,17 @@ class Opens(Protocol):
 class Benches:
     """The benches of one run on a fleet, by name.
 
-    One that is lost is replaced where there is room; its work goes to another one, once.
+    A lost bench is replaced where the fleet has room; its task goes to another bench, once.
 
     Args:
-        terms: As they are now; they may be replaced.
+        opens: Opens a bench.
+        need: What each bench needs of the fleet.
+        terms: What the benches have in common; may be replaced by assignment.
         note: Receives a sentence about each bench that is refused or lost.
+        stopping: Whether the user wants the run to stop.
 
     Attributes:
-        places: Where each bench is, as it has told.
+        places: The place of each bench that has reported one, by the bench's name.
     """
 
     def __init__(
@@ -143,21 +150,21 @@ class Benches:
 
     @property
     def free(self) -> int:
-        """Benches that are ready and have nothing to do."""
+        """The number of benches that are ready and have no task."""
         return max(len(self._free) - len(self._waiting), 0)
 
     @property
     def stopping(self) -> bool:
-        """The user wants the run to stop."""
+        """Whether the user wants the run to stop."""
         return self._is_stopping()
 
     @property
     def count(self) -> int:
-        """Benches that are open, ready or not."""
+        """The number of open benches, ready or not."""
         return len(self._under)
 
     def open(self, count: int = 1, ready: Work | None = None) -> None:
-        """Opens so many more, which get ready at once; ``ready``: what they do instead."""
+        """Opens ``count`` more benches, which get ready at once, or run the task ``ready``."""
         for _ in range(count):
             self._opened += 1
             name = f"bench-{self._opened}"
@@ -166,34 +173,38 @@ class Benches:
             self._submit(name, _Under(ready))
 
     def first_answer(self) -> Any:
-        """Waits for the first work of the first bench; raises its error."""
+        """Waits for the first task of the first bench, and returns its value.
+
+        Raises:
+            TunerError: As the task raises it.
+        """
         done = self.next_done()
         if done.error is not None:
             raise done.error
         return done.value
 
     def hand_out(self, work: Work) -> None:
-        """Gives it to a bench that is free, or to the next that is."""
+        """Gives a task to a free bench, or to the next one that becomes free."""
         self._waiting.append(_Under(work))
         self._give()
 
     def next_done(self) -> WorkDone:
-        """Waits for the next piece of work to end, or the next bench to be ready.
+        """Waits until a task ends or a bench is ready.
 
         Raises:
             BenchLostError: No bench is left.
-            BenchRefusedError: Likewise, and the last one was refused.
+            BenchRefusedError: No bench is left, since the last one was refused.
         """
         while not self._ended:
             self._hear()
         return self._ended.popleft()
 
     def call(self, work: Work) -> Any:
-        """What the first bench makes of it; waits for what that has under way.
+        """The value of a task on the first bench, after the tasks that this bench has already.
 
         Raises:
-            ServerGoneError: The bench was lost, and with it what it served.
-            TunerError: As the work raises it.
+            ServerGoneError: The bench was lost, and its server with it.
+            TunerError: As the task raises it.
         """
         other = list[WorkDone]()
         self._await_first()
@@ -215,7 +226,7 @@ class Benches:
             return done.value
 
     def _await_first(self) -> None:
-        """Until a bench is ready, where all are new."""
+        """Waits until a bench is ready, where all of them are new."""
         while not self._free and not any(u.work for q in self._under.values() for u in q):
             self._hear()
 
@@ -247,7 +258,7 @@ class Benches:
         self._give()
 
     def _drop(self, name: str, under: _Under, error: TunerError) -> None:
-        """A bench is gone: what it had goes to another one, or has failed with it."""
+        """Removes a bench: its tasks go to other benches, or fail the second time."""
         lost = [under, *self._under.pop(name)]
         self._free = [free for free in self._free if free != name]
         self._fleet.close(name)
@@ -269,7 +280,7 @@ class Benches:
 
 @dataclass(frozen=True)
 class _Call:
-    """A call of a method of the bench."""
+    """A task: a call of a method of the bench."""
 
     name: str
     arguments: tuple[Any, ...]
@@ -281,16 +292,16 @@ class _Call:
 
 
 class FirstBench:
-    """The first of several benches as the one bench of a run, see `tuner.meter.protocol.Bench`.
+    """The first of several benches as the run's `Bench`, see `tuner.meter.protocol`.
 
-    What it serves is lost with it: then the next call raises `ServerGoneError`, as for any server
-    that died.
+    Where the bench is lost, its server is lost, too: the call raises `ServerGoneError`, as for any
+    server that died.
     """
 
     def __init__(self, benches: Benches, book: TimeBook, measured: Callable[[Point], None]) -> None:
         self._benches, self._book, self._measured = benches, book, measured
         self.sendable = ClientCeiling()
-        self.batch_calls: tuple[BatchCall, ...] = ()  # those of a trial come with it
+        self.batch_calls: tuple[BatchCall, ...] = ()  # those of a trial are in the `Trial`
 
     def enter(self, stage: Stage) -> None:
         self._benches.terms = replace(self._benches.terms, stage=stage)
@@ -298,60 +309,57 @@ class FirstBench:
     def deploy(
         self, candidate: Candidate, *, fresh: bool = False, in_production: bool = False
     ) -> Any:
-        kind = self._call("deploy", candidate, fresh=fresh, in_production=in_production)
-        return SimpleNamespace(kind=kind)
+        with self._book.phase(Phase.DEPLOYING):
+            named = {"fresh": fresh, "in_production": in_production}
+            return SimpleNamespace(kind=self._benches.call(_Call("deploy", (candidate,), named)))
 
     def measure(self, level: float, seed: int, least_s: float = 0.0) -> Point:
-        try:
-            point: Point = self._call("measure", level, seed, least_s)
-        except ClientLimitError as error:
-            self.sendable.fell_behind(error, level)
-            raise
-        return self._kept_up(point, level)
+        return self._judged(level, lambda: self._call(Bench.measure, level, seed, least_s))
 
     def soak(self, level: float, seed: int, least_s: float = 0.0) -> Point:
+        return self._judged(level, lambda: self._call(Bench.soak, level, seed, least_s))
+
+    def once(self, level: float, seed: int, window: Window) -> Point:
+        return self._call(Bench.once, level, seed, window)
+
+    def one_at_a_time(self, seed: int) -> Mapping[str, float]:
+        return self._call(Bench.one_at_a_time, seed)
+
+    def many_at_once(self, concurrency: int, seed: int) -> float:
+        return self._call(Bench.many_at_once, concurrency, seed)
+
+    def saturate(self, concurrency: int, seed: int, least_s: float = 0.0) -> Measurement:
+        return self._call(Bench.saturate, concurrency, seed, least_s)
+
+    def overload(self, capacity: float, slo: Slo, seed: int) -> Overload:
+        return self._call(Bench.overload, capacity, slo, seed)
+
+    def answers(self) -> Mapping[str, ConfigAnswers]:
+        return self._call(Bench.answers)
+
+    def warm_up(self, candidate: Candidate, texts: Mapping[str, str]) -> WarmUp | None:
+        return self._call(Bench.warm_up, candidate, texts)
+
+    def lost(self, reason: Reason) -> None:
+        self._call(Bench.lost, reason)
+
+    def _judged(self, level: float, measure: Callable[[], Point]) -> Point:
+        """The point of a measurement or a soak, which also shows what can be sent."""
         try:
-            point: Point = self._call("soak", level, seed, least_s)
+            point = measure()
         except ClientLimitError as error:
             self.sendable.fell_behind(error, level)
             raise
-        return self._kept_up(point, level)
-
-    def once(self, level: float, seed: int, window: Window) -> Point:
-        point: Point = self._call("once", level, seed, window)
-        return point
-
-    def one_at_a_time(self, seed: int) -> Mapping[str, float]:
-        result: Mapping[str, float] = self._call("one_at_a_time", seed)
-        return result
-
-    def many_at_once(self, concurrency: int, seed: int) -> float:
-        return float(self._call("many_at_once", concurrency, seed))
-
-    def saturate(self, concurrency: int, seed: int, least_s: float = 0.0) -> Measurement:
-        result: Measurement = self._call("saturate", concurrency, seed, least_s)
-        return result
-
-    def overload(self, capacity: float, slo: Slo, seed: int) -> Overload:
-        result: Overload = self._call("overload", capacity, slo, seed)
-        return result
-
-    def answers(self) -> Mapping[str, ConfigAnswers]:
-        result: Mapping[str, ConfigAnswers] = self._call("answers")
-        return result
-
-    def warm_up(self, candidate: Candidate, texts: Mapping[str, str]) -> WarmUp | None:
-        result: WarmUp | None = self._call("warm_up", candidate, texts)
-        return result
-
-    def lost(self, reason: Reason) -> None:
-        self._call("lost", reason)
-
-    def _kept_up(self, point: Point, level: float) -> Point:
         self.sendable.kept_up(level)
         self._measured(point)
         return point
 
-    def _call(self, name: str, *arguments: Any, **named: Any) -> Any:
-        with self._book.phase(Phase.DEPLOYING if name == "deploy" else Phase.MEASURING):
-            return self._benches.call(_Call(name, arguments, named))
+    def _call(
+        self,
+        method: Callable[Concatenate[Bench, _Parameters], _Result],
+        *arguments: _Parameters.args,
+        **named: _Parameters.kwargs,
+    ) -> _Result:
+        with self._book.phase(Phase.MEASURING):
+            result: _Result = self._benches.call(_Call(method.__name__, arguments, named))
+        return result

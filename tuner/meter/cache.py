@@ -1,7 +1,7 @@
-"""What a measurement finds in the response cache: what its traffic leaves there, or nothing.
+"""The content of the response cache before a measurement: warm from the same traffic, or empty.
 
-Triton's cache outlives a reload of the model, so a config that uses it gets a server of its own. A
-warm cache is filled once for each server; an empty one needs a new server for every measurement.
+Triton's cache survives a reload of the model, so each config that uses the cache gets a new server.
+A warm cache is filled once per server; an empty one needs a new server for every measurement.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tuner.spec.workload import CacheState
 
 @dataclass(frozen=True)
 class ResponseCache:
-    """The response cache of a deployed config; ``size`` in bytes is None when not known."""
+    """The response cache of a deployed config; ``size``: in bytes, None where not known."""
 
     size: int | None
 
@@ -29,9 +29,9 @@ class CacheRules:
     """How a run treats caches; by default, no config has one.
 
     Attributes:
-        state: What each measurement is to find.
-        of: The cache a candidate uses; None without one.
-        note: Gets a sentence about each filling.
+        state: The state of the cache before each measurement.
+        of: The cache that a candidate uses; None without one.
+        note: Receives a sentence about each filling.
     """
 
     state: CacheState = CacheState.WARM
@@ -39,7 +39,7 @@ class CacheRules:
     note: Callable[[str], None] = lambda _: None
 
     def fill(self, generator: LoadClient, cache: ResponseCache) -> None:
-        """Brings the empty cache of a new server to the state a measurement is to find."""
+        """Fills the empty cache of a new server, where measurements need a warm one."""
         if self.state is CacheState.WARM:
             self.note(generator.fill(seeds.CACHE_FILL, cache.size).sentence)
 
@@ -47,13 +47,13 @@ class CacheRules:
 def cache_of(
     served: Served, server_args: Sequence[str], candidate: Candidate, *, remote: bool
 ) -> ResponseCache | None:
-    """The cache of a candidate, whether the search owns its size or the user's config has it.
+    """The cache that a candidate uses, whether its size is searched or in the server's arguments.
 
     Args:
-        served: The models; what their configs say counts beside the candidate's fields.
-        own_args: The server's own arguments, which count beside the candidate's.
-        candidate: Any of the space.
-        remote: The server's arguments are not known: a config that enables a cache may have one.
+        served: The models, whose configs give the fields that the candidate does not.
+        server_args: The server's arguments, which give the size if the candidate does not.
+        candidate: Any candidate of the space.
+        remote: The server's arguments are not known, so a config that enables a cache may have one.
     """
     if not any(_uses_cache(model, candidate) for model in served.models.values()):
         return None

@@ -1,4 +1,4 @@
-"""From a candidate to its score: which loads to put on it, and when it has lost."""
+"""From a candidate to its score: which loads are measured, and when the candidate has lost."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from tuner.score.point import Point, Score, score_points
 from tuner.score.trial import TrialState
 from tuner.spec.slo import Goal, Objective
 
-#: At most this many measurements of a candidate, the race included.
+#: Most measurements of a candidate, the race included.
 MOST_PROBES = 5
-#: An informative candidate that lost the race is measured so far below what it answered there that
-#: its latency reflects its work.
+#: An informative candidate that lost the race is measured at this share of its throughput there, so
+#: that its latency shows its service time.
 WELL_BELOW = StepRule(of_served=0.75)
-#: It is lowered to this share of what the load generator did send, where that is known.
+#: After a load that could not be sent, the next is this share of the rate sent, where it is known.
 UNSENT = StepRule(of_served=0.9)
 
 Result = TypeVar("Result")
@@ -39,14 +39,19 @@ Result = TypeVar("Result")
 
 @dataclass
 class ClientCeiling:
-    """What the load generator can send, as far as was seen: no load above ``most`` is asked for."""
+    """What the load generator can send, by the measurements so far.
+
+    Attributes:
+        most: Upper bound on the levels to measure.
+        sent: The highest level that was sent.
+    """
 
     most: float = math.inf
     sent: float = 0.0
 
     @classmethod
     def seen(cls, measured: Iterable[Measurement]) -> ClientCeiling:
-        """By what an earlier part of the run has measured."""
+        """The ceiling by earlier measurements."""
         ceiling = cls()
         for m in measured:
             if client_kept_up(m):
@@ -60,7 +65,7 @@ class ClientCeiling:
         self.most = max(self.most, level)
 
     def fell_behind(self, error: ClientLimitError, level: float) -> None:
-        """Keeps the bound if it has sent as much before: that was the config's fault, or chance."""
+        """Lowers the bound, unless a level this high was sent before."""
         lower = below_unsent(error, level, LevelRange(0.0, math.inf))
         if level > self.sent and lower is not None:
             self.most = max(min(self.most, lower), self.sent)
@@ -68,11 +73,13 @@ class ClientCeiling:
 
 @dataclass
 class MeasureOrLower(Generic[Result]):
-    """Measures at a level, or at the first below it that gives a result.
+    """Measures at a level, or at the first lower one that gives a result.
 
     Attributes:
-        levels: Allowed ones; lowered to what the load generator can send once that is known.
-        no_result_at: Loads that gave no result though they were sent.
+        measure: Measures at a level.
+        levels: The allowed levels, limited to those that the load generator can send once known.
+        no_result_at: Levels that were sent and gave no result.
+        steps: The number of times that the level was lowered.
     """
 
     measure: Callable[[float], Result]
@@ -81,10 +88,10 @@ class MeasureOrLower(Generic[Result]):
     steps: int = 0
 
     def result(self, level: float) -> Result:
-        """The first result.
+        """The first result from ``level`` downward.
 
         Raises:
-            TrialError: There is none, or it was not for the load: the model itself fails.
+            TrialError: No level gives a result, or the model itself fails.
         """
         level = self.levels.nearest(level)
         while True:
@@ -94,13 +101,17 @@ class MeasureOrLower(Generic[Result]):
                 level = self.lower(error, level)
 
     def lower(self, error: TrialError, level: float) -> float:
-        """The next load to try after ``level`` gave no result; raises ``error`` without one."""
+        """The next level after ``level`` gave no result.
+
+        Raises:
+            TrialError: No lower level is left, or the model itself fails: the given ``error``.
+        """
         self.steps += 1
         lower = below_unsent(error, level, self.levels)
         if lower is None or self.steps > TOO_HIGH.at_most or isinstance(error, ModelFailsError):
             raise error
         if isinstance(error, ClientLimitError):
-            limited = not self.levels.integer  # more clients need not get more
+            limited = not self.levels.integer  # fewer clients may have a higher throughput
             self.levels = replace(self.levels, highest=lower, limited=limited)
         else:
             self.no_result_at.append(NoResult(level))
@@ -108,7 +119,7 @@ class MeasureOrLower(Generic[Result]):
 
 
 def below_unsent(error: TrialError, level: float, levels: LevelRange) -> float | None:
-    """The load below one that gave no result; None where there is none."""
+    """The next level below one that gave no result; None where none is left."""
     sent_per_s = error.sent_per_s if isinstance(error, ClientLimitError) else None
     return next_load([NoResult(level, sent_per_s)], levels, UNSENT)
 
@@ -118,12 +129,13 @@ class Race:
     """The load a candidate must sustain to be measured in full.
 
     Attributes:
-        to_beat: Level the incumbent sustains times one plus the smallest gain worth having.
-        rate_to_beat: The same in inferences per second, for closed loops: a candidate that fails at
-            this level has lost only if it also answers less than this rate.
-        informative: Measures a candidate that fails there once more, at a load it should pass.
-            None: nothing is to be learnt from it.
-        second: A second chance for one that fails there by no more than noise.
+        to_beat: The level that the incumbent sustains, in an open loop times one plus the least
+            gain worth a change.
+        rate_to_beat: For closed loops, the incumbent's inferences per second times one plus that
+            gain: a candidate that fails at ``to_beat`` has lost only if it also answers less.
+        informative: Measures a candidate that lost once more, at a load it should pass; None where
+            its result says little about others.
+        second: A second chance for a candidate that fails within the noise.
     """
 
     to_beat: float
@@ -132,9 +144,10 @@ class Race:
     second: SecondChance | None = None
 
     def lost(self, point: Point) -> bool:
-        """A closed loop that fails but answers more may be the better one with fewer clients.
+        """Whether a candidate with this result at the load to beat has lost the race.
 
-        With fewer clients it answers no more than it did there.
+        In a closed loop, a candidate that misses an SLO but answers more than ``rate_to_beat`` may
+        win with fewer clients. One that answers less cannot: fewer clients get no more answers.
         """
         if point.outcome is not SloOutcome.MISSED:
             return False
@@ -144,11 +157,11 @@ class Race:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Every point measured, and the score.
+    """The measurements of a candidate, with the score.
 
     Attributes:
-        limit: Why measuring ended, where the load generator and not the config was the limit. None
-            where the score is the config's own.
+        limit: Why measuring ended, where not the config but the load generator or the time was the
+            limit; else None.
     """
 
     state: TrialState
@@ -159,12 +172,12 @@ class Evaluation:
 
 @dataclass(frozen=True)
 class SecondChance:
-    """For a candidate that nearly sustained the load to beat.
+    """A second measurement of a candidate that nearly sustained the load to beat.
 
     Attributes:
-        near_miss: SLO utilisation up to which a lost race counts as a near miss: two measurements
-            of one config at one load may differ by as much.
-        measure: Measures at the load that the incumbent itself sustains, under other arrivals.
+        near_miss: SLO utilisation up to which a lost race is a near miss: noise alone makes two
+            measurements of one config at one load differ by as much.
+        measure: Measures at the level that the incumbent sustains, under other arrivals.
     """
 
     near_miss: float
@@ -173,23 +186,27 @@ class SecondChance:
 
 @dataclass(frozen=True)
 class Raced:
-    """What a race measured: the load to beat first."""
+    """The measurements of a race, the load to beat first, and whether the candidate lost."""
 
     points: tuple[Point, ...]
     lost: bool
 
     def evaluation(self, objective: Objective) -> Evaluation:
-        """The evaluation of a candidate that lost: the race gives its bound."""
+        """The evaluation of a candidate that lost: its score is an upper bound."""
         score = score_points(objective, self.points[:1])
         return Evaluation(TrialState.PRUNED, self.points, score)
 
 
 def race(measure: Callable[[float], Point], plan: LoadPlan, rules: Race) -> Raced:
-    """Measures a deployed candidate at the load to beat: one that fails there cannot win."""
+    """Measures a deployed candidate at the load to beat: one that fails there cannot win.
+
+    Raises:
+        TrialError: The load to beat gave no result.
+    """
     first = measure(plan.levels.nearest(rules.to_beat))
     if not rules.lost(first):
         return Raced((first,), lost=False)
-    with suppress(LoadFailedError, ClientLimitError, OutOfTimeError):  # it has a result
+    with suppress(LoadFailedError, ClientLimitError, OutOfTimeError):  # the first result is enough
         if rules.second is not None and nearly(first, rules.second.near_miss):
             again = rules.second.measure()
             return Raced((first, again), rules.lost(again))
@@ -205,17 +222,23 @@ def evaluate(
     plan: LoadPlan,
     start: float,
     *,
-    at_most: int = MOST_PROBES,
+    at_most: float = MOST_PROBES,
+    cost: Callable[[Point], float] = lambda _: 1.0,
     known: Sequence[Point] = (),
     too_much: NoResult | None = None,
 ) -> Evaluation:
     """Measures a deployed candidate to its capacity.
 
     Args:
-        start: First level when nothing is ``known``; lowered until a result comes.
-        at_most: Measurements, those known included.
-        known: What a race that it did not lose has measured.
-        too_much: A load that it does not answer, where that is known without a measurement.
+        start: The first level where nothing is ``known``; lowered until there is a result.
+        at_most: Most measurements, those in ``known`` included.
+        cost: As how many of these a measurement counts.
+        known: The measurements of a race that the candidate did not lose.
+        too_much: A level known to saturate the candidate, by its screening.
+
+    Raises:
+        TrialError: No load gave a result, or none passed before the limit of time or of the load
+            generator.
     """
     points, above = list(known), MeasureOrLower(measure, plan.levels)
     first = plan.levels.nearest(start)
@@ -225,13 +248,15 @@ def evaluate(
         except (ClientLimitError, LoadFailedError) as error:
             first = above.lower(error, first)
     seen: list[Probe] = [*filter(None, [too_much]), *points, *above.no_result_at]
-    search = CapacitySearch(start, above.levels, at_most=at_most - len(points), known=seen)
+    search = CapacitySearch(
+        start, above.levels, at_most=at_most - sum(map(cost, points)), known=seen
+    )
     limit: Reason | None = None
     try:
         while (level := search.ask()) is not None:
             try:
                 points.append(measure(level))
-                search.tell(points[-1])
+                search.tell(points[-1], cost(points[-1]))
             except LoadFailedError:
                 if not any(p.passed for p in points):
                     raise
@@ -241,10 +266,10 @@ def evaluate(
                 search.levels = above.levels
     except (ClientLimitError, OutOfTimeError) as error:
         if not any(p.passed for p in points):
-            raise  # what was measured, if anything, says nothing about the config
+            raise  # no measurement says anything about the config
         limit = error.reason
     score, most = score_points(objective, points), above.levels.limit(search.probes)
-    if most < math.inf:  # whatever it answered, it is equal to others that sustain that
+    if most < math.inf:  # equal to other configs that sustain this level
         limit = Reason(ReasonKind.SENDABLE_LIMIT, facts={"sendable_level": float(most)})
         score = replace(score, value=most * points[0].measurement.batch_size)
     return Evaluation(TrialState.MEASURED, tuple(points), score, limit)
@@ -253,7 +278,12 @@ def evaluate(
 def evaluate_listed(
     measure: Callable[[float], Point], objective: Objective, listed: Sequence[float]
 ) -> Evaluation:
-    """Measures a deployed candidate at the spec's own levels, ascending."""
+    """Measures a deployed candidate at the levels that the spec lists, ascending.
+
+    Raises:
+        TrialError: A level gave no result; above one that passed, time and load generator only end
+            the measuring.
+    """
     goodput = objective.goal is Goal.MAXIMIZE_GOODPUT
     points: list[Point] = []
     limit = None
@@ -266,12 +296,12 @@ def evaluate_listed(
                 break
             raise
         if goodput and points[-1].outcome is SloOutcome.MISSED:
-            break  # a higher load is missed too; with too few answers, it has more of them
+            break  # a higher load is missed, too; after too few answers, it gives more
     return Evaluation(TrialState.MEASURED, tuple(points), score_points(objective, points), limit)
 
 
 def nearly(probe: Probe, most: float) -> bool:
-    """It missed an SLO, but its utilisation is at most this, and the server kept up."""
+    """Whether the SLO utilisation is at most ``most``, and the server was not saturated."""
     return (
         not saturated(probe) and probe.slo_utilisation is not None and probe.slo_utilisation <= most
     )

@@ -1,4 +1,4 @@
-"""What the search, the proof and the checks ask of a bench, and a bench of its load."""
+"""The protocols of a bench, for search, proof and checks, and of a bench's load generator."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Bench(Protocol):
     """Serves one candidate at a time and puts load on it; see `tuner.meter.bench.TritonBench`."""
 
     sendable: ClientCeiling
-    #: Of the deployed candidate, where all requests are of one stream; see `batch_profile`.
+    #: The timed first calls of the deployed candidate, of a single stream; see `batch_profile`.
     batch_calls: tuple[BatchCall, ...]
 
     def enter(self, stage: Stage) -> None: ...
@@ -58,7 +58,7 @@ class Bench(Protocol):
 
 
 class LoadClient(LoadGenerator, Protocol):
-    """A load generator that can also fill a cache, and tell what the models answer."""
+    """A load generator that can also fill a cache, time first calls and record answers."""
 
     def await_first_answers(
         self, patience_s: float, note: Callable[[str], None]

@@ -1,4 +1,4 @@
-"""How many requests a second to expect of the deployed config, for windows that are long enough."""
+"""The expected requests per second of the deployed config, for windows that are long enough."""
 
 from __future__ import annotations
 
@@ -8,20 +8,26 @@ from statistics import fmean
 
 from tuner.measurement.measurement import LoadPoint, Measurement
 
-#: A model that takes longer for a request gets this many requests, one after another, or as many as
-#: it answers in this time.
-SLOW_S, LOOK_ANSWERS, LOOK_S = 0.2, 5, 60.0
+#: Requests that take this long, in seconds, are timed by single calls: a look would have too few.
+SLOW_S = 0.2
+#: Likewise where no stream is faster than this, in seconds: a single call adds 0.2 ms.
+TIMED_S = 0.005
+#: Number of single calls, one after another, and the time in seconds after which no more begin.
+LOOK_ANSWERS, LOOK_S = 5, 60.0
 
 
-def slow_answers_s(ask: Callable[[], Mapping[str, float] | None]) -> Mapping[str, float] | None:
-    """Mean seconds of a slow model's answers, by what is asked; None of a fast one.
+def mean_answers_s(call: Callable[[], Mapping[str, float] | None]) -> Mapping[str, float] | None:
+    """Mean seconds of single requests, by stream; None where a load generator times them better.
 
-    ``ask``: one time after another; None for models that cannot be asked in this way.
+    ``call``: sends one request of each stream, and returns the seconds by stream, with the mean
+    under ``""``; None for models that take no single requests.
     """
     taken: list[Mapping[str, float]] = []
     while len(taken) < LOOK_ANSWERS and sum(took_s[""] for took_s in taken) <= LOOK_S:
-        took_s = ask()
-        if took_s is None or max(took_s.values()) < SLOW_S:
+        took_s = call()
+        if took_s is None:
+            return None
+        if max(took_s.values()) < SLOW_S and min(took_s.values()) < TIMED_S:
             return None
         taken.append(took_s)
     return {name: fmean(took_s[name] for took_s in taken) for name in taken[0]}
@@ -29,11 +35,11 @@ def slow_answers_s(ask: Callable[[], Mapping[str, float] | None]) -> Mapping[str
 
 @dataclass
 class Rates:
-    """What a closed loop answered so far; an open loop's rate is what is asked for.
+    """The rates of one config's closed loops so far; in an open loop, the rate is the level.
 
     Attributes:
-        alone_s: What one request took by itself; None while it is not known.
-        slowest_s: The same of the stream whose requests take longest.
+        alone_s: Seconds of a single request, the mean over the streams; None while not known.
+        slowest_s: Seconds of a single request of the slowest stream.
     """
 
     alone_s: float | None = None
@@ -47,9 +53,10 @@ class Rates:
             self._answered[load.level] = rate
 
     def expected(self, load: LoadPoint) -> float | None:
-        """A lower bound, as far as is known; None where nothing is.
+        """A lower bound on the requests per second under ``load``; None where not known.
 
-        More clients are assumed to get at least as much as fewer did, and fewer their share.
+        It assumes that more clients get at least the throughput of fewer ones, and fewer clients
+        their share of the throughput of more.
         """
         if load.arrivals.open_loop:
             return load.level

@@ -1,4 +1,4 @@
-"""How every measurement of a run is made: how long, under which SLOs, and who hears of it."""
+"""Rules for every measurement of a run: its length, its SLOs and its receivers."""
 
 from __future__ import annotations
 
@@ -14,28 +14,30 @@ from tuner.spec.slo import Slo
 
 @dataclass(frozen=True)
 class BenchRules:
-    """How every measurement in a run is made.
+    """Rules for every measurement of a run.
 
     Attributes:
-        window: Load point and the requests per second to expect, None where that is not known, to
-            the length of its measurement, in the rounds of a proof or a check.
-        brief: Like ``window``, in the search; None: the same.
-        checkpoint: Called before each step; raises when the run is to stop.
-        cache: Which candidates have one, and what is to be in it.
+        slos: The SLOs of the verdicts.
+        arrivals: The kind of arrivals.
+        window: The window of a measurement, by the load and the expected requests per second
+            (None: not known). In a search it ends once an SLO is certainly missed.
+        soak: Like ``window``, for soaks, with the least length in seconds as a third argument.
+        checkpoint: Called before each step; raises when the run should stop.
+        measured: Receives each measurement that counts, with its verdicts.
+        cache: Which candidates have a response cache, and its content.
         rejected: Receives each measurement that does not count.
-        note: Receives a sentence about anything that takes long.
-        step: Receives what is done now, in a few words.
-        disturbed: Receives what disturbed a measurement that is made again, and in how many
-            seconds.
-        loading: Hears of each load before it is put on, and for how many seconds.
-        first_answer_s: A model that was just loaded may take this long to answer.
-        soak: Like ``window``, for the long load on the config to be written, which is to last this
-            many seconds; None: no longer than any other.
+        note: Receives a sentence about an event or a finding.
+        step: Receives the current step, in a few words.
+        disturbed: Receives the disturbances of a measurement that is repeated, and the seconds
+            until the repetition.
+        loading: Receives each load before it begins, and its length in seconds.
+        first_answer_s: Most seconds to wait for the first answer of a model that was just loaded.
     """
 
     slos: Sequence[Slo]
     arrivals: Arrivals
     window: Callable[[LoadPoint, float | None], Window]
+    soak: Callable[[LoadPoint, float | None, float], Window]
     checkpoint: Callable[[], None]
     measured: Callable[[Point], None]
     cache: CacheRules = field(default_factory=CacheRules)
@@ -45,5 +47,3 @@ class BenchRules:
     disturbed: Callable[[str, float], None] = lambda *_: None
     loading: Callable[[LoadPoint, float], None] = lambda *_: None
     first_answer_s: float = 120.0
-    brief: Callable[[LoadPoint, float | None], Window] | None = None
-    soak: Callable[[LoadPoint, float | None, float], Window] | None = None

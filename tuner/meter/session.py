@@ -1,4 +1,4 @@
-"""What the steps of a run, a check or one of several benches share: the bench that is set up."""
+"""The session that the steps of a run or a check share: the job and a bench that is set up."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tuner.load.streams_load import stream_requests, streams_load
 from tuner.machine.cpus import ANY, Cores
 from tuner.machine.process import Priority, private_directory
 from tuner.measurement.measurement import Rejected
-from tuner.measurement.window import round_window, search_window, soak_of
+from tuner.measurement.window import soak_of, window_of
 from tuner.meter.bench import TritonBench
 from tuner.meter.benches import Benches
 from tuner.meter.cache import CacheRules, cache_of
@@ -38,27 +38,28 @@ from tuner.space.parameters import Knob
 from tuner.spec.model import Spec
 from tuner.spec.paths import CACHE_ENABLE
 
-#: Killing perf_analyzer over a queue can crash Triton: never done to a server somebody else runs.
+#: Seconds of patience with a remote server: killing perf_analyzer during a queue can crash Triton.
 REMOTE_PATIENCE_S = 120.0
 
 
 @dataclass(frozen=True)
 class Session:
-    """A job, a bench to measure it on, and its watchers.
+    """A job, the bench that measures it, and the receivers of events.
 
     Attributes:
-        job: Over the config as the server completes it.
-        book: Records the seconds spent.
-        checkpoint: Raises when the run is to stop.
-        record: Stores a measurement of a round at once.
-        load_s: What loading the model took before the search; the time of the budget counts it.
-        memory: What the models that are loaded take.
-        near_miss: SLO utilisation up to which an SLO may be missed by noise alone.
-        arrivals: Seed of the first round's; None: from the seed of the search.
-        accept_unsoaked: Write a winner of which no soak could tell whether its load lasts.
-        more_s: Time for further rounds of a proof that was left open; None: as the spec says.
+        job: The job, with the configs as the server completes them.
+        events: Receives the events of the run.
+        book: Records the seconds spent, by phase.
+        checkpoint: Raises when the run should stop.
+        record: Stores a measurement of the proof at once.
+        load_s: Seconds that loading the model took before the search, part of the budget's time.
+        memory: Reads the memory of the loaded models.
+        near_miss: SLO utilisation up to which noise alone may explain a miss.
+        arrivals: Seed of the first round's arrivals; None: derived from the seed of the search.
+        accept_unsoaked: Write a winner even where no soak shows whether its load lasts.
+        more_s: Seconds for further rounds of an open proof; None: as the spec says.
         cores: The CPUs of server and load generator.
-        benches: Those of the run where it has several; `bench` is the first of them.
+        benches: The benches of a run that has several, of which ``bench`` is the first.
     """
 
     job: Job
@@ -82,7 +83,7 @@ class Session:
 
     @property
     def plan(self) -> LoadPlan:
-        """Its loads are those that the load generator can send."""
+        """The levels to measure, limited to those the load generator can send."""
         plan = self.job.plan
         return replace(plan, levels=plan.levels.below(self.bench.sendable.most))
 
@@ -111,10 +112,14 @@ def open_session(
     cores: Cores = ANY,
     reject: Callable[[Rejected], None] = lambda _: None,
 ) -> Iterator[Session]:
-    """Opens a session on a bench of its own, all of which is gone afterwards.
+    """Opens a session with a new bench, whose processes and files end with the context.
 
-    ``checkpoint`` raises when it is to stop. ``manifest`` has the seed of the rounds; ``store``
-    keeps the rounds, and measurements that do not count; without one, ``reject`` receives these.
+    Args:
+        checkpoint: Raises when the session should stop.
+        manifest: Has the seed of the rounds and the user's choices.
+        store: Stores the rounds, and the measurements that do not count.
+        more_s: Seconds for further rounds of an open proof; None: as the spec says.
+        reject: Receives the measurements that do not count, where there is no ``store``.
     """
     rejected = reject if store is None else store.append_rejected
     with set_up_bench(served, events, book, checkpoint, rejected, cores) as bench:
@@ -135,7 +140,7 @@ def open_session(
 
 
 def stored_in(store: RunStore, session: Session) -> Session:
-    """The same, whose rounds go into ``store``; its bench knows what was sent before."""
+    """The session that stores rounds in ``store``, which also shows the loads sent before."""
     kept = [p.measurement for t in store.trials() for p in t.points]
     kept += [row.point.measurement for row in store.confirmation()]
     rejected = [r.measurement for r in store.rejected() if r.measurement is not None]
@@ -152,7 +157,7 @@ def set_up_bench(
     reject: Callable[[Rejected], None] = lambda _: None,
     cores: Cores = ANY,
 ) -> Iterator[TritonBench]:
-    """A bench that is ready to measure; every process and file of it is gone afterwards.
+    """A bench that is ready to measure; its processes and files end with the context.
 
     ``reject`` receives each measurement that does not count.
     """
@@ -196,8 +201,8 @@ def _rules(
     return BenchRules(
         slos=spec.slos,
         arrivals=job.plan.arrivals,
-        window=lambda load, rate: round_window(spec, load, rate),
-        brief=lambda load, rate: search_window(spec, load, rate),
+        window=lambda load, rate: window_of(spec, load, rate, brief=True),
+        soak=lambda load, rate, least_s: soak_of(spec, load, rate, least_s),
         checkpoint=checkpoint,
         measured=events.measured,
         rejected=reject,
@@ -206,7 +211,6 @@ def _rules(
         disturbed=events.disturbed,
         loading=events.loading,
         first_answer_s=float(spec.server.load_timeout),
-        soak=lambda load, rate, least_s: soak_of(spec, load, rate, least_s),
         cache=CacheRules(
             spec.workload.cache,
             lambda candidate: cache_of(
@@ -218,7 +222,7 @@ def _rules(
 
 
 def may_be_cached(job: Job) -> dict[str, tuple[str, ...]]:
-    """The models to which the response cache may answer, with the parameters that they read."""
+    """The models whose requests the response cache may answer, with the parameters they read."""
     parameters = {}
     for label in job.space.targets:
         enable = Knob(label, CACHE_ENABLE)
@@ -231,7 +235,7 @@ def may_be_cached(job: Job) -> dict[str, tuple[str, ...]]:
 
 
 def why_no_overload(spec: Spec, plan: LoadPlan) -> Reason | None:
-    """Why nothing can be overloaded; None where there is a capacity to exceed."""
+    """Why no config can be overloaded; None where the run searches a capacity."""
     if not plan.arrivals.open_loop:
         return Reason(ReasonKind.CLOSED_LOOP_NOT_OVERLOADED)
     if plan.listed is not None:

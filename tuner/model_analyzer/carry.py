@@ -10,18 +10,31 @@ from typing import Any
 
 from tuner.errors import SpecError
 from tuner.load.traffic.request_file import data_of
+from tuner.model_analyzer.bounds import bounded, bounded_load, leave_load_bounds
 from tuner.model_analyzer.yaml_file import Profile
 from tuner.modelconfig.backends import is_ensemble
 from tuner.modelconfig.path import canonical, get, with_fields
+from tuner.modelconfig.schema import takes_sequences
 from tuner.regular import is_there
 from tuner.space.draft import GOODPUT, Given, open_shapes
-from tuner.space.sequences import takes_sequences
-from tuner.spec.metrics import METRICS, P99_LATENCY, THROUGHPUT, Metric
+from tuner.space.draft_instances import Machine, any_on_gpu
+from tuner.space.draft_slos import example_slo, joined, on_a_latency
+from tuner.space.draft_space import DraftedModel, answer_many_times
+from tuner.spec.metrics import METRICS, P99_LATENCY, THROUGHPUT, Metric, Until
 from tuner.spec.mistakes import Location, in_brackets, listed
-from tuner.spec.paths import DYNAMIC_BATCHING, MAX_BATCH_SIZE, PREFERRED, is_inside
+from tuner.spec.paths import (
+    DYNAMIC_BATCHING,
+    MAX_BATCH_SIZE,
+    PREFERRED,
+    VERSION_POLICY,
+    is_inside,
+    is_searchable,
+)
 
 PARAMETERS = "model_config_parameters"
 FLAGS = "perf_analyzer_flags"
+_COMPOSING = "bls_composing_models"
+_STEPS = "ensemble_composing_models"
 
 #: Metrics of Model Analyzer that `tune` measures too; ``perf_latency`` is an old name.
 _METRICS = {
@@ -30,8 +43,8 @@ _METRICS = {
     "gpu_used_memory": METRICS["gpu_memory"],
     **{f"perf_latency_{kind}": METRICS[f"{kind}_latency"] for kind in ("avg", "p90", "p95", "p99")},
 }
-#: Fields that are not searched, with what is inside them.
-_FIXED = ("name", "platform", "backend", "version_policy", "response_cache")
+#: Fields that a draft does not search, with what is inside them.
+_FIXED = (VERSION_POLICY, "response_cache")
 _PLACEMENT = ("instance_group.kind", "instance_group.gpus")
 
 
@@ -46,37 +59,53 @@ def repository_of(profile: Profile) -> Path | None:
 
 def called(profile: Profile, names: Collection[str]) -> tuple[str, ...]:
     """The models that the model's code calls, as far as the repository has them by these names."""
-    composing = profile.take_models("bls_composing_models")
-    for name, (options, where) in composing.items():
+    composing = profile.take_models(_COMPOSING)
+    for name, (_, where) in composing.items():
         if name not in names:
             profile.leave(where, f"no model has this name{in_brackets(name, names)}")
-        elif options:
-            profile.leave(where, "its options are left out")
     return tuple(name for name in composing if name in names)
 
 
 def carried(
-    profile: Profile, config: Any, directory: Path, slo: str, *, together: bool = False
+    profile: Profile,
+    models: Mapping[str, DraftedModel],
+    directory: Path,
+    slos: tuple[str, ...],
+    *,
+    sequences: bool,
+    together: bool = False,
 ) -> Given:
     """Everything a spec in ``directory`` has a place for, and a list of the rest.
 
-    ``config`` is the model's ModelConfig message; ``slo`` is used where no latency is bounded;
-    ``together``: its requests are one of several streams.
+    Args:
+        models: The model by its name, then those that are served with it.
+        slos: The user's own, which replace those of the file on their metrics.
+        sequences: The load is one of sequences.
+        together: The model's requests are one of several streams.
 
     Raises:
         SpecError: An option has a value that Model Analyzer would refuse too.
     """
+    config, many = models[profile.model].config, answer_many_times(models)
     profile.take("model_repository", str)
     arrivals = _arrivals(profile)
-    if arrivals and takes_sequences(config):
+    if takes_sequences(config):
         option = "request_rate" if "rate" in arrivals else "concurrency"
         reason = "requests of sequences come at an interval, and how many run at once is searched"
-        profile.leave((option,), reason)
+        if arrivals:
+            profile.leave((option,), reason)
+        leave_load_bounds(profile, reason)
         arrivals = {}
     if together:
         arrivals = _of_stream(profile, arrivals)
-    goal = _objective(profile, {} if together else arrivals)
+    elif not takes_sequences(config):
+        arrivals = bounded_load(profile, arrivals)
+    _place_on_cpu(profile, config)
+    goal = _objective(profile, {} if together else arrivals, many=many)
     sizes = profile.take_numbers("batch_sizes")
+    if sequences and sizes[1:] + sizes[:1] > [1]:
+        profile.leave(("batch_sizes",), "a request of a sequence holds one inference")
+        sizes = []
     most = config.max_batch_size or math.inf
     if large := [size for size in sizes if size > most]:
         reason = f"{listed(large)} above the model's max_batch_size, {most}"
@@ -86,18 +115,31 @@ def carried(
         reason = f"{sizes[0]} is taken: all requests carry the same number of inputs"
         profile.leave(("batch_sizes",), reason)
     file, shapes = _inputs(profile, config)
+    stand_in = next(iter(on_a_latency(slos)), example_slo(many=many))
+    limits, spaces = _slos(profile, goal, stand_in, many=many), _spaces(profile, models)
+    bounds = bounded(profile, models, spaces, PARAMETERS)
+    profile.refuse_without_use()
     return Given(
         command=f"tune init {profile.model} --from-model-analyzer {profile.path}",
-        slos=tuple(_slos(profile, goal, slo)),
+        slos=joined(slos, tuple(limits)),
         objective=goal,
         arrivals=arrivals,
         batch_size=sizes[0] if sizes else 1,
         file=file and os.path.relpath(file, directory),
         sequences=_holds_sequences(file),
         shapes=shapes,
-        space=_space(profile, config),
+        spaces=spaces,
+        bounds=bounds,
         left=profile.left,
     )
+
+
+def _place_on_cpu(profile: Profile, config: Any) -> None:
+    """``cpu_only`` is a fact of the config, which a spec does not change."""
+    some_gpu = Machine(cores=1, gpus=1)  # on which instances may be put without a kind
+    if profile.without("cpu_only").values.get("cpu_only") is True and any_on_gpu(config, some_gpu):
+        reason = "a spec keeps the placement of config.pbtxt: write kind: KIND_CPU there"
+        profile.leave(("cpu_only",), reason)
 
 
 def _arrivals(profile: Profile) -> dict[str, Any]:
@@ -113,14 +155,21 @@ def _of_stream(profile: Profile, arrivals: dict[str, Any]) -> dict[str, Any]:
     """The rate of one stream; only one can be taken, as that of all together is searched."""
     if len(arrivals.get("rate", ())) == 1:
         return arrivals
+    reason = "requests of several models come on a clock, and the rate of them all is searched"
     if arrivals:
         option = "request_rate" if "rate" in arrivals else "concurrency"
-        reason = "requests of several models come on a clock, and the rate of them all is searched"
         profile.leave((option,), reason)
+    leave_load_bounds(profile, reason)
     return {}
 
 
-def _objective(profile: Profile, arrivals: dict[str, Any]) -> str:
+def _metric(name: str, *, many: bool) -> Metric | None:
+    """Ours; Model Analyzer's latency of a request ends with the last response."""
+    metric = _METRICS.get(name)
+    return metric.lasting(Until.LAST) if metric and metric.is_latency and many else metric
+
+
+def _objective(profile: Profile, arrivals: dict[str, Any], *, many: bool) -> str:
     """Goodput, or a metric minimised at the one load that the file names.
 
     That load moves from ``arrivals`` to the objective: a latency means something only at a load.
@@ -129,7 +178,7 @@ def _objective(profile: Profile, arrivals: dict[str, Any]) -> str:
     names = given.split(",") if isinstance(given, str) else given
     if not isinstance(names, list | dict):
         raise profile.mistake(("objectives",), "a metric is expected, or a list or mapping of some")
-    metric = _METRICS.get(str(next(iter(names))).strip()) if len(names) == 1 else None
+    metric = _metric(str(next(iter(names))).strip(), many=many) if len(names) == 1 else None
     kind = "rate" if "rate" in arrivals else "concurrency"
     if metric not in (None, THROUGHPUT) and len(arrivals.get(kind, [])) == 1:
         level = arrivals.pop(kind)[0]
@@ -140,14 +189,14 @@ def _objective(profile: Profile, arrivals: dict[str, Any]) -> str:
     return GOODPUT
 
 
-def _slos(profile: Profile, goal: str, stand_in: str) -> list[str]:
+def _slos(profile: Profile, goal: str, stand_in: str, *, many: bool) -> list[str]:
     """The file's, a latency under goodput in any case, and no failed requests.
 
     Model Analyzer's units are milliseconds, inferences per second and MB.
     """
     by_metric: dict[Metric, str] = {}
     for name, limits in (profile.take("constraints", dict) or {}).items():
-        where, metric = ("constraints", name), _METRICS.get(name)
+        where, metric = ("constraints", name), _metric(name, many=many)
         bound = next(iter(limits.values()), 0) if isinstance(limits, dict) else 0
         if not isinstance(bound, int) or bound < 1 or len(limits) > 1:
             raise profile.mistake(where, "one bound is expected: {max: 100} or {min: 100}")
@@ -160,7 +209,8 @@ def _slos(profile: Profile, goal: str, stand_in: str) -> list[str]:
         else:
             by_metric[metric] = f"{metric.name} >= {bound}/s"
     if budget := profile.take("latency_budget", int):
-        by_metric[P99_LATENCY] = f"{P99_LATENCY.name} <= {budget}ms"
+        metric = P99_LATENCY.lasting(Until.LAST) if many else P99_LATENCY
+        by_metric[metric] = f"{metric.name} <= {budget}ms"
     slos = list(by_metric.values())
     if goal == GOODPUT and not any(metric.is_latency for metric in by_metric):
         slos.insert(0, stand_in)
@@ -211,10 +261,37 @@ def _holds_sequences(file: str) -> bool:
     return isinstance(data, list) and any(isinstance(entry, list) for entry in data)
 
 
-def _space(profile: Profile, config: Any) -> dict[str, dict[str, Any]]:
+def _spaces(
+    profile: Profile, models: Mapping[str, DraftedModel]
+) -> dict[str, dict[str, dict[str, Any]]]:
+    """What is to be searched of each model, where the file says that: path to values."""
+    parameters = profile.take(PARAMETERS, dict) or {}
+    given = {
+        profile.model: _space(profile, models[profile.model].config, parameters, (PARAMETERS,))
+    }
+    steps = profile.take_models(_STEPS)
+    for name, (_, where) in steps.items():
+        if name not in models:
+            profile.leave(where, f"no step has this name{in_brackets(name, models)}")
+    for name, (options, where) in {**profile.take_models(_COMPOSING), **steps}.items():
+        if name not in models:
+            continue
+        for option, value in options.items():
+            if option != PARAMETERS:
+                profile.leave((*where, option))
+            elif isinstance(value, dict):
+                given[name] = _space(profile, models[name].config, value, (*where, option))
+            else:
+                raise profile.mistake((*where, option), "a mapping of names to values is expected")
+    return {name: space for name, space in given.items() if space}
+
+
+def _space(
+    profile: Profile, config: Any, parameters: Mapping[str, Any], place: Location
+) -> dict[str, dict[str, Any]]:
     """Path to the values to try, in the spec's words; empty when nothing is to be searched."""
     fields: dict[str, dict[str, Any]] = {}
-    for path, where, values in _listed(profile.take(PARAMETERS, dict) or {}, (PARAMETERS,), ""):
+    for path, where, values in _listed(parameters, place, ""):
         if is_ensemble(config):
             profile.leave(where, "an ensemble's are those of its steps, which are searched")
         elif _is_so(config, path, values):
@@ -232,7 +309,7 @@ def _listed(
 ) -> Iterator[tuple[str, Location, list[Any]]]:
     """Path, place and alternatives of each field; none for what has no path of its own."""
     for name, written in given.items():
-        path, at, value = f"{prefix}{name}", (*where, name), written
+        path, at, value = f"{prefix}{name}", (*where, name), _merged(written)
         while isinstance(value, list) and len(value) == 1:
             value, at = value[0], (*at, 0)  # a list of one message is that message
         if not isinstance(value, dict):
@@ -251,6 +328,23 @@ def _listed(
         yield path, at, [] if any(isinstance(v, dict | list) for v in values) else values
 
 
+def _merged(value: Any) -> Any:
+    """Messages to choose from that differ in one field, as one message with a list for that field.
+
+    ``[[{kind: K, count: 1}], [{kind: K, count: 2}]]`` is ``{kind: K, count: [1, 2]}``.
+    """
+    if not isinstance(value, list) or not all(isinstance(one, list) for one in value):
+        return value
+    messages = [one[0] for one in value if len(one) == 1 and isinstance(one[0], dict)]
+    if len(messages) < len(value) or len({frozenset(message) for message in messages}) != 1:
+        return value
+    columns = {name: [message[name] for message in messages] for name in messages[0]}
+    different = [name for name, column in columns.items() if column.count(column[0]) < len(column)]
+    if len(different) > 1:
+        return value
+    return {name: col if name in different else col[0] for name, col in columns.items()}
+
+
 def _is_so(config: Any, path: str, values: list[Any]) -> bool:
     """The config has the only value already."""
     try:
@@ -261,8 +355,9 @@ def _is_so(config: Any, path: str, values: list[Any]) -> bool:
 
 def _refusal(config: Any, path: str, values: list[Any]) -> str:
     """Why a spec cannot search these values of a field; empty if it can."""
+    stays = "stays as in config.pbtxt"
     if any(path == fixed or is_inside(path, fixed) for fixed in _FIXED + _PLACEMENT):
-        return "stays as in config.pbtxt"
+        return stays
     if not values:
         return "a spec searches single fields, by path, with one value at a time"
     if path == MAX_BATCH_SIZE and 0 in values:
@@ -274,4 +369,4 @@ def _refusal(config: Any, path: str, values: list[Any]) -> str:
             with_fields(config, {**batched, canonical(path): sizes})
     except SpecError as error:
         return error.message
-    return ""
+    return "" if is_searchable(path) else stays

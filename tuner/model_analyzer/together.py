@@ -8,9 +8,11 @@ from pathlib import Path
 
 from tuner.model_analyzer.carry import carried
 from tuner.model_analyzer.yaml_file import Profile
-from tuner.space.draft_slos import joined, on_a_latency
-from tuner.space.draft_space import DraftedModel
+from tuner.space.draft_slos import on_a_latency
+from tuner.space.draft_space import DraftedModel, answer_many_times, are_for_sequences
 from tuner.space.draft_streams import DraftedStream
+from tuner.spec.metrics import Until
+from tuner.spec.slo import Slo
 
 
 def streams_of(
@@ -18,25 +20,25 @@ def streams_of(
     models: Sequence[Mapping[str, DraftedModel]],
     directory: Path,
     slos: tuple[str, ...],
-    slo: str,
 ) -> dict[str, DraftedStream]:
     """A stream for each profile, with what can be taken over.
 
     Args:
         models: Of each profile, the model by its name, then those that are served with it.
         directory: Of the spec.
-        slos: The user's own, which replace those of the file on their metrics.
-        slo: Used where no latency is bounded.
+        slos: The user's own, which replace those of the file on their metrics. One on a latency
+            is of the streams whose requests have such a latency.
 
     Raises:
         SpecError: As `carried`.
     """
-    latency = next(iter(on_a_latency(slos)), slo)
+    sequences = any(map(are_for_sequences, models))
+    both = len({answer_many_times(parts) for parts in models}) > 1
     streams = dict[str, DraftedStream]()
     for profile, parts in zip(profiles, models, strict=True):
-        given = carried(profile, parts[profile.model].config, directory, latency, together=True)
+        wanted = _without_latencies(slos, many=not answer_many_times(parts)) if both else slos
+        given = carried(profile, parts, directory, wanted, sequences=sequences, together=True)
         rates = given.arrivals.get("rate", [None])
-        given = replace(given, slos=joined(slos, given.slos))
         streams[profile.model] = DraftedStream(parts, given, rates[0])
     if None in (stream.rate for stream in streams.values()):
         for profile in profiles:
@@ -46,3 +48,10 @@ def streams_of(
                 given = replace(stream.given, left=profile.left)
                 streams[profile.model] = replace(stream, given=given)
     return streams
+
+
+def _without_latencies(slos: tuple[str, ...], *, many: bool) -> tuple[str, ...]:
+    """Without the latencies of requests that are, or are not, answered many times."""
+    latencies = {text: Slo.parse(text).metric.until for text in on_a_latency(slos)}
+    others = [s for s, until in latencies.items() if (until is not Until.ANSWER) is many]
+    return tuple(text for text in slos if text not in others)

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 from tuner.errors import SpecError
 from tuner.plain import plain
+from tuner.spec.forms import SHORT_KEYS
 from tuner.spec.mistakes import (
     Finding,
     Location,
@@ -21,6 +22,7 @@ from tuner.spec.mistakes import (
     in_brackets,
     listed,
 )
+from tuner.spec.model import Spec
 from tuner.spec.yaml_tree import BadYamlError, Position, Tree, mistake_at, read_yaml_file
 
 _T = TypeVar("_T")
@@ -30,11 +32,15 @@ _Named = tuple[_Models, list[tuple[Location, str]]]
 _TOP = "profile_models"
 #: Whether all models are loaded, and asked, at the same time.
 CONCURRENTLY = "run_config_profile_models_concurrently_enable"
-#: What it was called in 2021.
-_OLD = ("model_names",)
+#: What it was called in 2021, and by the command `analyze` until 2022.
+_OLD = ("model_names", "analysis_models")
+#: What the command `report` reads: its options for results of `profile`.
+_OF_REPORT = "report_model_configs"
+_GIVE_PROFILE = "give the YAML of model-analyzer profile itself, with its profile_models"
 _HINT = "docs/model-analyzer.md says what is taken over from Model Analyzer's YAML"
 _KINDS = {str: "text", int: "a whole number", dict: "a mapping of names to values"}
 
+_MERGE = "<<"
 #: Most numbers that one option may expand to.
 MOST_NUMBERS = 10_000
 
@@ -92,7 +98,18 @@ class Profile:
         """Lists what is not taken over; ``where`` begins with an option."""
         line = self.tree.position(Finding(self._place(where), "", key=True)).line
         text = f"{dotted(where)} (line {line})" if where[0] in self.places else dotted(where)
-        self._left.append((line, plain(f"{text}: {reason}" if reason else text)))
+        entry = (line, plain(f"{text}: {reason}" if reason else text))
+        if entry not in self._left:
+            self._left.append(entry)
+
+    def refuse_without_use(self) -> None:
+        """SpecError where nothing was taken of the file: it is another one, or holds this one."""
+        if self.values.keys().isdisjoint(self._taken):
+            where = next(iter(self.places.values()), (_TOP,))
+            text = f"nothing here has a place in a spec: {listed(self.values) or 'it is empty'}"
+            error = _mistake(self.path, self.tree, where, text)
+            error.hint = _GIVE_PROFILE
+            raise error
 
     @property
     def left(self) -> tuple[str, ...]:
@@ -175,7 +192,40 @@ def _tree(path: Path) -> Tree:
         mistakes.append(mistake_at(path, Position(1, 1), text))
     if mistakes:
         raise _error(*mistakes)
-    return tree
+    if not {_TOP, *_OLD} & tree.data.keys():
+        _refuse_other(path, tree)
+    return replace(tree, data=_with_merges(tree.data))
+
+
+def _with_merges(given: Any) -> Any:
+    """The data with the keys of each mapping that ``<<`` names, as Model Analyzer reads them."""
+    if isinstance(given, list):
+        return [_with_merges(one) for one in given]
+    if not isinstance(given, dict):
+        return given
+    others = given.get(_MERGE)
+    others = others if isinstance(others, list) else [others]
+    if not all(isinstance(other, dict) for other in others):
+        others = []
+    rest = {key: value for key, value in given.items() if key != _MERGE or not others}
+    merged = {key: value for other in reversed(others) for key, value in other.items()}
+    return {key: _with_merges(value) for key, value in {**merged, **rest}.items()}
+
+
+def _refuse_other(path: Path, tree: Tree) -> None:
+    """Refuses a spec, and the YAML of another command."""
+    ours = [key for key in tree.data if key in SHORT_KEYS or key in Spec.model_fields]
+    if ours:
+        error = _mistake(
+            path, tree, (ours[0],), "this is a spec of tune, no YAML of Model Analyzer"
+        )
+        error.hint = f"it needs no draft: tune plan {path}   then   tune run {path}"
+        raise error
+    if _OF_REPORT in tree.data:
+        text = "this is the YAML of model-analyzer report, which measures nothing"
+        error = _mistake(path, tree, (_OF_REPORT,), text)
+        error.hint = _GIVE_PROFILE
+        raise error
 
 
 def _models(given: Any, top: Location) -> _Named:

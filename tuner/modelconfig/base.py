@@ -20,6 +20,7 @@ from tuner.modelconfig.path_steps import Step, format_steps, parse_steps
 from tuner.modelconfig.queues import policy_of_queue
 from tuner.modelconfig.rules import Rule, Violation
 from tuner.modelconfig.schema import ModelConfig, same_config
+from tuner.modelconfig.traps import fixed_batch
 from tuner.modelconfig.values import FieldValue
 from tuner.spec.paths import DYNAMIC_BATCHING, INSTANCE_GROUP, MAX_BATCH_SIZE, PREFERRED, is_inside
 
@@ -57,9 +58,11 @@ class Base:
         """
         backend = backend or file.backend
         completed = _with_default_counts(file, backend, on_cpu=on_cpu)
-        if completes and not file.max_batch_size:
+        is_open = completes and _is_batch_open(file)
+        if is_open:
             completed.max_batch_size = ASSUMED_BATCH_SIZE
-        if not (completes and turns_on_batching(backend, file)):
+        may_batch = is_open or file.max_batch_size
+        if not (completes and may_batch and turns_on_batching(backend, file)):
             return cls(file, completed, completes=completes)
         completed.dynamic_batching.SetInParent()
         return cls(file, completed, frozenset({DYNAMIC_BATCHING}), completes)
@@ -83,7 +86,7 @@ class Base:
     @property
     def leaves_batch_open(self) -> bool:
         """The file leaves max_batch_size to whatever completes the config."""
-        return self.completes and not self.file.max_batch_size
+        return self.completes and _is_batch_open(self.file)
 
     def assumes_batch(self, fields: Mapping[str, FieldValue]) -> bool:
         """Whether max_batch_size is a placeholder, until a server was queried."""
@@ -177,6 +180,16 @@ _POLICY = "model_transaction_policy"
 _TAKEN_OVER = (MAX_BATCH_SIZE, "input", "output", _POLICY)
 #: And what says which backend it is: found by the names of files.
 _INFERRED = ("backend", "platform")
+
+
+def _is_batch_open(file: ModelConfig) -> bool:
+    """No max_batch_size, and no batch of one that the model's file fixes.
+
+    TensorRT's takes that for a dimension of the model (FixBatchingSupport in tensorrt_backend's
+    model_state.cc); the code of a Python model may say what it likes.
+    """
+    fixed = backend_of(file) != "python" and any(fixed_batch(file))
+    return not (file.max_batch_size or fixed)
 
 
 def turns_on_batching(backend: str, config: ModelConfig) -> bool:

@@ -109,7 +109,7 @@ def step_mistakes(
     path = f"{_STEP}[{index}]"
     outer, inner = ensemble.max_batch_size, model.max_batch_size
     if 0 < inner < outer:
-        text = f"the ensemble takes batches of {outer}, its model {name} only of {inner}"
+        text = f"the ensemble takes batches of {outer}, and its model {name} takes at most {inner}"
         yield path, text, f"raise {name}'s max_batch_size or lower the ensemble's"
     inputs = {tensor.name: tensor for tensor in model.input}
     outputs = {tensor.name for tensor in model.output}

@@ -116,7 +116,10 @@ def read_model(
 
 def leads_out(path: Path, model: Path) -> bool:
     """A link to a file that is not the model's own: to any of this machine, a password's too."""
-    return path.is_symlink() and not belongs_to_model(path, model, mounted=True)
+    try:
+        return path.is_symlink() and not belongs_to_model(path, model, mounted=True)
+    except OSError:  # a name that is too long, and names no file
+        return False
 
 
 def directory_of(config: Path) -> Path:
@@ -252,6 +255,12 @@ def versions(directory: Path) -> tuple[int, ...]:
     return tuple(sorted(int(n) for n in names if n.isascii() and n.isdecimal() and n[0] != "0"))
 
 
+def passed_over(directory: Path) -> str:
+    """The end of a sentence about versions, where one has a name that Triton does not take."""
+    names = sorted(entry.name for entry in directory.glob("0*/") if entry.name.isdecimal())
+    return f": Triton passes over {names[0]}, since it begins with 0" if names else ""
+
+
 def weights_bytes(directory: Path, config: ModelConfig, there: Sequence[int]) -> int:
     """Size of the files of a model's largest served version, of the versions ``there``."""
     places = [directory / str(version) for version in served_versions(config, there)]
@@ -266,5 +275,5 @@ def served_versions(config: ModelConfig, there: Sequence[int]) -> tuple[int, ...
         return tuple(there)
     if policy.HasField("specific"):
         return tuple(version for version in there if version in policy.specific.versions)
-    count = policy.latest.num_versions or 1
-    return tuple(sorted(there)[-count:])
+    count = policy.latest.num_versions if policy.HasField("latest") else 1
+    return tuple(sorted(there, reverse=True)[:count][::-1])

@@ -5,7 +5,6 @@ What is known of each backend is a row of `tuner.modelconfig.known_backends`.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from tuner.modelconfig.backends import Mistake
@@ -18,17 +17,22 @@ READ_BY_CORE = ("TRITON_BATCH_STRATEGY_PATH",)
 
 
 def misread_values(config: ModelConfig, backend: str) -> Iterator[Mistake]:
-    """Values that a backend does not take as they are written.
+    """Values that a backend does not take as they are written, or refuses the model for."""
+    return (mistake for _, mistake in values_amiss(config, backend))
 
-    Triton loads some of these configs. A library of one's own in ``runtime`` may read what it
-    likes; an empty text is no value.
+
+def values_amiss(config: ModelConfig, backend: str) -> Iterator[tuple[bool, Mistake]]:
+    """The same, each with whether the backend refuses the model for it.
+
+    A library of one's own in ``runtime`` may read what it likes; an empty text is no value.
     """
     row = None if config.runtime else BACKENDS.get(backend)
     for key, values in ((row and row.keys) or {}).items():
-        text = config.parameters[key].string_value if key in config.parameters else ""
-        if values is not ANY and text and not re.fullmatch(values.form, text):
-            expected = f"{key} is {text!r}, and {values.expected} is expected: {values.otherwise}"
-            yield f"parameters[{key}]", expected, ""
+        if values is ANY or key not in config.parameters:
+            continue
+        amiss, refused = values.amiss(config.parameters[key].string_value)
+        if amiss:
+            yield refused, (f"parameters[{key}]", f"{key} is {amiss}", "")
 
 
 def unread_keys(config: ModelConfig, backend: str) -> Iterator[Mistake]:

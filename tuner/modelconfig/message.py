@@ -34,8 +34,16 @@ _HINTS = {
 _NEWER = {"model_metrics": ("ModelConfig", 26), "max_inflight_requests": ("ModelEnsembling", 2)}
 #: Data types by the names that they have in requests.
 _RENAMED = {"TYPE_BYTES": "text is TYPE_STRING in a config; BYTES is its name in requests"}
+#: What a script is to replace, by the marks around it.
+PLACEHOLDERS = r"\$\{\w+\}|\{\{.*?\}\}|<[A-Z][A-Z_]+>|%\w+%|@\w+@|__[A-Z_]+__"
 #: What an unparsable text most likely is: a template, or a merge conflict.
-_PLACEHOLDER = re.compile(r"\$\{|\{\{|\{%|\$[A-Za-z_]|<[A-Z][A-Z_]+>")
+_PLACEHOLDER = re.compile(rf"{PLACEHOLDERS}|\$\{{|\{{\{{|\{{%|\$[A-Za-z_]|%%\w|%[sd]\b|TYPE_#")
+_TEMPLATE = "this is a template: fill in its placeholders first"
+#: What stands where a value is wanted, by the parser's words.
+_VALUES = {
+    "Couldn't parse integer": "write a whole number, without quotes",
+    'Expected "true" or "false"': "write true or false, without quotes",
+}
 _LONGEST_NAME = 100  # of a field: a search through a long text would take seconds
 _LISTED = "-0123456789, \t\r\n[]"  # of a list of numbers
 _CONFLICT = re.compile(r"(<{7}|={7}|>{7}|\|{7})( |$)")
@@ -135,6 +143,7 @@ def _mistake(error: Any, source: str, root: Descriptor) -> ParseMistake:
     line, column = error.GetLine() or 1, error.GetColumn() or 1
     hint, newer = hint_at(source, line, column), ""
     hint = hint or next((hint for words, hint in _HINTS.items() if words in text), "")
+    hint = hint or _hint_for_value(text)
     if _NOT_UTF8.match(text):
         text = "the escapes in this string are not valid UTF-8"
     elif unknown := _UNKNOWN_FIELD.search(text):
@@ -150,8 +159,16 @@ def _mistake(error: Any, source: str, root: Descriptor) -> ParseMistake:
     elif unknown := _UNKNOWN_ENUM.search(text):
         names = _enum_names(root, unknown["type"])
         near = meant_or_listed(unknown["name"], names, "known are")
-        hint = _RENAMED.get(unknown["name"], near)
+        hint = hint if hint == _TEMPLATE else _RENAMED.get(unknown["name"], near)
     return ParseMistake(line, column, text, hint, newer)
+
+
+def _hint_for_value(text: str) -> str:
+    """A name in capitals, where a number or a truth value is wanted, is one to be replaced."""
+    for words, hint in _VALUES.items():
+        if words in text:
+            return _TEMPLATE if re.search(r": [A-Z][A-Z0-9_]+$", text) else hint
+    return ""
 
 
 def _hint_for_unknown(name: str, descriptor: Descriptor | None, root: Descriptor) -> str:
@@ -196,7 +213,7 @@ def hint_at(text: str, line: int, column: int) -> str:
     if _CONFLICT.match(full):
         return "a merge conflict is left in the file: choose one side"
     if _PLACEHOLDER.search(full):
-        return "this is a template: fill in its placeholders first"
+        return _TEMPLATE
     if here.startswith("\ufeff"):
         return "save the file without a byte order mark (BOM)"
     if here.startswith(("//", "/*")):
@@ -208,6 +225,9 @@ def hint_at(text: str, line: int, column: int) -> str:
 
 def _hint_before(here: str, before: str) -> str:
     previous = re.sub(r"#[^\n]*(?=\n|$)", "", before).rstrip(" \t\r\n")
+    above = before.rstrip().rpartition("\n")[2].partition("#")[2]
+    if "]" in above and previous.endswith(("[", ",")):
+        return "# begins a comment, which hides the ] of its line: fill in a template first"
     if here.startswith("]") and previous.endswith(","):
         return "remove the comma before ]"
     if (closed := previous.removesuffix("[").rstrip()).endswith("]") and closed != previous:

@@ -127,7 +127,11 @@ def element_index(message: Any, step: Step, path: str) -> int | None:
         if step.index == 0:
             return None
         many = count_text(len(elements), "element")
-        raise SpecError(f"{path}: {step.field.name} has only {many}")
+        name = step.field.name
+        raise SpecError(
+            f"{path}: {name} has only {many}",
+            f"to add one, select it by a field, as {name}[field=value]",
+        )
     matching = [i for i, element in enumerate(elements) if _matches(element, step)]
     if len(matching) > 1:
         name = step.field.name

@@ -40,6 +40,7 @@ class Rule(Enum):
 
     MAX_BATCH_SIZE = "max-batch-size"
     TENSOR = "tensor"
+    NO_VERSION = "no-version"
     PREFERRED_BATCH_SIZE = "preferred-batch-size"
     PRIORITY_LEVEL = "priority-level"
     PRESERVE_ORDERING = "preserve-ordering"
@@ -135,6 +136,16 @@ def _named_tensors(config: ModelConfig) -> Iterator[tuple[str, Any]]:
     for name in ("input", "output"):
         for index, tensor in enumerate(getattr(config, name)):
             yield f"{name}[{index}]", tensor
+
+
+def _no_version(config: ModelConfig) -> Iterator[Mistake]:
+    """A policy that chooses no version, whatever there are: refused."""
+    policy = config.version_policy
+    kind = policy.WhichOneof("policy_choice")
+    if kind == "latest" and not policy.latest.num_versions:
+        yield "version_policy", "latest without num_versions serves none", "write num_versions: 1"
+    elif kind == "specific" and not policy.specific.versions:
+        yield "version_policy", "specific without versions serves none", "name versions"
 
 
 def _preferred_sizes(config: ModelConfig) -> Iterator[Mistake]:
@@ -354,6 +365,7 @@ _COMPLETE = (
 _REFUSALS: tuple[tuple[Rule, Check], ...] = (
     (Rule.MAX_BATCH_SIZE, _max_batch_size),
     (Rule.TENSOR, _dims),
+    (Rule.NO_VERSION, _no_version),
     (Rule.PREFERRED_BATCH_SIZE, _preferred_sizes),
     (Rule.PRIORITY_LEVEL, _priority_levels),
     (Rule.PRESERVE_ORDERING, _preserve_ordering),

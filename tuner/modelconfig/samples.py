@@ -97,6 +97,14 @@ def _warmups(config: ModelConfig) -> Iterator[tuple[str, str, Any]]:
             yield f"model_warmup[{index}]", f"the warm-up sample {warmup.name!r}", warmup
 
 
+def skipped(config: ModelConfig) -> Iterator[Mistake]:
+    """Samples without rows: the model loads cold (`Skipping batch 0 warmup sample`, 2.51)."""
+    for index, warmup in enumerate(config.model_warmup):
+        if not warmup.batch_size:
+            text = f"the warm-up sample {warmup.name!r} has a batch_size of 0: Triton skips it"
+            yield f"model_warmup[{index}]", text, "write batch_size: 1, also without batches"
+
+
 def mistakes(config: ModelConfig) -> Iterator[Mistake]:
     """Inputs that are missing, types and dims of others, more rows than a batch may have.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+from collections.abc import Collection
 from functools import cache
 from importlib.machinery import PathFinder
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -39,6 +40,20 @@ def enum_name(message: Any, field: str) -> str:
     return str(values[getattr(message, field)].name)
 
 
+def inputs_sent(config: ModelConfig, given: Collection[str] = ()) -> list[Any]:
+    """The inputs that a request carries: those that are not optional, and those that are given.
+
+    All of a model that has only optional ones, where none is given: it needs some.
+    """
+    sent = [tensor for tensor in config.input if tensor.name in given or not tensor.optional]
+    return sent or list(config.input)
+
+
+def shape_tensors(config: ModelConfig) -> frozenset[str]:
+    """Names of inputs whose values are sizes: a request has them once, whatever its batch."""
+    return frozenset(tensor.name for tensor in config.input if tensor.is_shape_tensor)
+
+
 def same_config(one: ModelConfig, other: ModelConfig) -> bool:
     """Equal in every field, presence of empty sub-messages included."""
     return bool(
@@ -57,3 +72,17 @@ def message_types(root: Descriptor) -> list[tuple[str, Descriptor]]:
                 seen.add(inner.full_name)
                 types.append((f"{prefix}{field.name}.", inner))
     return types
+
+
+def batches_sequences(config: ModelConfig) -> bool:
+    """Whether the sequence batcher has the model's requests: it has no other, and no cache."""
+    return bool(config.HasField("sequence_batching"))
+
+
+def takes_sequences(config: ModelConfig) -> bool:
+    """Whether clients send sequences.
+
+    To an iterative model they send single requests, each of which the server itself makes a
+    sequence of (IterativeSequencer in core).
+    """
+    return batches_sequences(config) and not config.sequence_batching.iterative_sequence

@@ -1,1 +1,1 @@
-"""What is made ready before anything is measured: job, programs, first server, locks, manifest."""
+"""Steps before the first measurement: job, programs, first server, locks, manifest."""

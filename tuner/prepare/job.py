@@ -1,8 +1,8 @@
-"""From a spec file to a job: everything that can be known before a process is started."""
+"""From a spec file to a job: all facts that are known before a process starts."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -18,8 +18,10 @@ from tuner.modelconfig.served import Served
 from tuner.record.result_schema import Change, ChangedConfig
 from tuner.score.next_load import LoadPlan, load_plan
 from tuner.server.binaries import has_perf_analyzer
+from tuner.space.analyzer_results import ReportedConfig, first_configs
 from tuner.space.candidate import Candidate, variable
 from tuner.space.environment import with_variables
+from tuner.space.recipes import recipe_configs
 from tuner.space.space import Space
 from tuner.spec.checks import cross_checks
 from tuner.spec.fields import Gpus
@@ -30,20 +32,21 @@ from tuner.spec.units import Seconds
 
 @dataclass(frozen=True)
 class Request:
-    """What the user asked for on the command line; None leaves it to the spec.
+    """The options of the command line; None: as the spec says.
 
-    See `tuner.record.manifest.Choices` for what is chosen.
+    `tuner.record.manifest.Choices` describes the options that a run keeps.
 
     Attributes:
-        resume: Directory of an earlier run to go on with.
-        run_id: The new run's, where that is settled already.
-        environment: Variables for child processes and for finding programs.
-        command: How tune was called, for the manifest.
-        state: The user's directory for state of tune; None: there is none.
-        gpus: Those that the server may see instead of the spec's.
-        on: What several benches are taken from, `ray`; None: from this machine, one.
-        benches: How many of one SPEC at most; None: one for each GPU.
-        ray: Address of the Ray cluster as HOST:PORT; None: one is started here.
+        output: Directory that runs are stored in.
+        resume: Directory of the run to resume.
+        run_id: Id of the new run; empty: choose one.
+        environment: Environment variables, for child processes and for finding programs.
+        command: The command line, for the manifest.
+        state: The user's state directory for tune; None: there is none.
+        gpus: GPUs that the server may see, in place of the spec's.
+        on: Where benches run: `ray`; None: one bench on this machine.
+        benches: The most benches for one spec; None: one for each GPU.
+        ray: Address of the Ray cluster as HOST:PORT; None: `tune` starts Ray.
     """
 
     spec: Path
@@ -68,17 +71,19 @@ class Request:
 
 @dataclass(frozen=True)
 class Job:
-    """A checked spec with the models it is about.
+    """A checked spec with its models.
 
     Attributes:
-        spec: With the options of the command line applied.
-        served: The models, with their configs as far as they are known: what the files say, until
-            a server was asked.
-        space: Over these configs.
-        recorded: By stream, what its file of requests holds.
+        spec: The spec with the options of the command line applied.
+        served: The models with their configs: those of the files, or, once a server has loaded
+            them, as the server completes them.
+        space: The search space over these configs.
+        plan: The loads to measure.
+        has_perf_analyzer: perf_analyzer is installed here; otherwise tune's own client measures.
+        recorded: Figures of each stream's file of requests.
         traffic: The recording that the run replays, if there is one.
-        has_perf_analyzer: There is one here; otherwise our own client measures.
-        environment: Variables by which programs of this machine are found.
+        analyzed: The results of Model Analyzer that the spec names, if there are any.
+        environment: Environment variables for finding programs.
     """
 
     loaded: LoadedSpec
@@ -90,6 +95,7 @@ class Job:
     recorded: Mapping[str, RecordedFigures] = field(default_factory=dict)
     traffic: RecordedTraffic | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
+    analyzed: Sequence[ReportedConfig] | None = None
 
     @property
     def searched(self) -> tuple[str, ...]:
@@ -101,47 +107,56 @@ class Job:
         return [self.served.models[label].files for label in self.searched]
 
     @property
+    def first(self) -> tuple[Candidate, ...]:
+        """Those that the search begins with: recipes, and the best of Model Analyzer's results."""
+        search = self.spec.search
+        recipes = recipe_configs(search.recipes, self.space).values()
+        if search.first is None or self.analyzed is None:
+            return tuple(recipes)
+        return (*recipes, *first_configs(self.analyzed, search.first, self.space).candidates)
+
+    @property
     def case(self) -> Case:
-        """What checks look at."""
+        """The input of the checks."""
         known = (self.loaded, self.spec, self.environment, self.served, self.space)
-        return Case(*known, self.recorded, self.traffic)
+        return Case(*known, self.recorded, self.traffic, self.analyzed)
 
     def over(self, served: Served) -> Job:
-        """The same over what a server completed.
+        """The job over the configs as a server completes them.
 
         Raises:
-            SpecError: The spec is wrong for it.
+            SpecError: The spec does not fit these configs.
         """
         case = checked_again(self.case, served)
         job = replace(self, served=served, space=case.space, recorded=case.recorded)
         return job.started_with(self.space.current.start.environment)
 
     def started_with(self, variables: Mapping[str, int | None]) -> Job:
-        """The same whose current config has these variables of the server's environment."""
+        """The job whose current config sets these environment variables of the server."""
         chosen = {variable(name): count for name, count in variables.items()}
         current = Candidate({**self.space.current.values, **chosen})
         return replace(self, space=replace(self.space, current=current))
 
 
 def prepare(request: Request, loaded: LoadedSpec | None = None) -> Job:
-    """Reads and checks the spec, the configs of its models, and the space of both.
+    """Reads and checks the spec, the configs of its models, and the search space.
 
-    ``loaded``: the request's spec, where that was read already.
+    Args:
+        loaded: The request's spec, if it has been read already.
 
     Raises:
-        SpecError: The spec is wrong, by itself or for these models, or they are, by themselves or
-            beside each other: every mistake.
+        SpecError: All mistakes of the spec, of its models and of both together.
         EnvironmentNotReadyError: There is no such repository or model.
     """
-    loaded = loaded or settled(request)
-    return job_from(loaded, _with_words_of(request, loaded.spec), request.environment)
+    loaded = loaded or requested_spec(request)
+    return job_from(loaded, _with_options_of(request, loaded.spec), request.environment)
 
 
-def settled(request: Request) -> LoadedSpec:
-    """The spec of a request, and its repository is there.
+def requested_spec(request: Request) -> LoadedSpec:
+    """Reads the spec of a request, and checks that its repository exists.
 
     Raises:
-        SpecError: The spec is wrong by itself: with what is wrong with its models.
+        SpecError: The spec has mistakes; also lists the mistakes of its models.
         EnvironmentNotReadyError: There is no such repository.
     """
     loaded = read_spec(request.spec, request.overrides)
@@ -153,7 +168,7 @@ def settled(request: Request) -> LoadedSpec:
 
 
 def job_from(loaded: LoadedSpec, spec: Spec, environment: Mapping[str, str]) -> Job:
-    """The models that a spec is about, and the space of both; raises as `prepare`."""
+    """Reads and checks the models and the space of a spec; raises as `prepare` does."""
     case = checked(loaded, spec, environment)
     recorded_per_s = 1.0 if case.traffic is None else case.traffic.recording.rate_per_s
     return Job(
@@ -166,10 +181,11 @@ def job_from(loaded: LoadedSpec, spec: Spec, environment: Mapping[str, str]) -> 
         case.recorded,
         case.traffic,
         environment,
+        case.analyzed,
     )
 
 
-def _with_words_of(request: Request, spec: Spec) -> Spec:
+def _with_options_of(request: Request, spec: Spec) -> Spec:
     budget: dict[str, Any] = {}
     if request.trials is not None:
         budget["trials"] = request.trials
@@ -187,10 +203,10 @@ def _with_words_of(request: Request, spec: Spec) -> Spec:
 
 
 def draw_up(job: Job, winner: Candidate) -> Change:
-    """The configs with what a winner needs; everything else byte for byte as it was.
+    """The configs with the winner's changes; every other byte stays as it is.
 
-    It is what the server was given for the winner's trials; what is completed is not written. What
-    the winner needs of the server's environment is a comment.
+    The text is what the server received in the winner's trials, without the fields that the server
+    completes. Environment variables that the winner needs are written as a comment.
     """
     after = {}
     for label in job.searched or job.served.models:
@@ -201,7 +217,7 @@ def draw_up(job: Job, winner: Candidate) -> Change:
 
 
 def with_proposal(job: Job, change: Change, warm_up: WarmUp) -> Change:
-    """The same with a `model_warmup` as a comment, where that spares users something."""
+    """The change with a proposed `model_warmup` as a comment in the config of its model."""
     after = {label: config.config_after for label, config in change.configs.items()}
     for label, text in after.items():
         if job.served.models[label].name == warm_up.model:

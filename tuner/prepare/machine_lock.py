@@ -1,7 +1,6 @@
-"""Other `tune`s: none may work on the same models, and those that disturb are reported.
+"""Other `tune` processes: none may tune the same models, and a note names those that disturb.
 
-Who measures has a locked file in the machine's temporary directory, for as long as its process
-lives.
+Each process that measures holds a locked file in the machine's temporary directory while it lives.
 """
 
 from __future__ import annotations
@@ -27,16 +26,19 @@ from tuner.prepare.job import Job
 from tuner.record.reading import UnreadableFileError, read_received
 
 _DIRECTORY = "tune-measuring"
-#: Files of ours: process id and a random number; ``new`` until it is written.
+#: Names of the files: process id and a random number; ``new`` until the content is written.
 _NAME = re.compile(r"\d+-[0-9a-f]{8}\.(json|new)")
-#: A file of ours is a tenth of it.
+#: Larger files are ignored; a file of `tune` has a tenth of this size.
 _MAX_BYTES = 10_000
-#: How often others are looked for while something is measured.
+#: Period of the search for other processes during measurements, in seconds.
 POLL_S = 5.0
 
 
 class Neighbours:
-    """Others that measure on this machine; each is noted once. Benches of a run are one."""
+    """Other runs and checks that measure on this machine; each is reported once, by a note.
+
+    Benches of the same run do not count.
+    """
 
     def __init__(self, mine: LockHolder, ours: Path | None, note: Callable[[str], None]) -> None:
         self._mine = mine
@@ -46,7 +48,7 @@ class Neighbours:
         self._looked: float | None = None
 
     def look(self) -> None:
-        """Cheap enough for a checkpoint: it looks every `POLL_S`."""
+        """Reports new neighbours; looks at most once every `POLL_S`, so that calls are cheap."""
         now = time.monotonic()
         if self._looked is not None and now - self._looked < POLL_S:
             return
@@ -59,8 +61,8 @@ class Neighbours:
             ):
                 self._seen.add(other)
                 self._note(
-                    f"{other.text} measures on this machine too: each disturbs the other; stop "
-                    "one, and go on with it afterwards"
+                    f"{other.text} also measures on this machine, and each disturbs the other: "
+                    "stop one of them, and resume it afterwards"
                 )
 
 
@@ -68,9 +70,12 @@ class Neighbours:
 def among_neighbours(
     what: str, run: str, job: Job, note: Callable[[str], None]
 ) -> Iterator[Neighbours]:
-    """Lets others know that this one measures, and looks who else does.
+    """Announces this measurement to other `tune` processes, and looks for theirs.
 
-    ``what``: the command that measures. ``note`` receives a sentence about each that disturbs.
+    Args:
+        what: The command that measures, such as `check`.
+        run: Id of the run or check.
+        note: Receives a sentence about each process that disturbs this one.
     """
     started = datetime.now(UTC).isoformat(timespec="seconds")
     models = tuple(str(directory.resolve()) for directory in _directories(job))
@@ -84,16 +89,16 @@ def among_neighbours(
 
 @contextmanager
 def only_one_on(job: Job, *, reading: bool = False) -> Iterator[None]:
-    """Keeps others from tuning these models: holds locks on their directories, without a file.
+    """Locks the directories of the searched models, so that no other run tunes them.
 
-    Where the file system has no locks, only runs on the same machine are kept apart.
+    On a file system without locks, only runs of the same machine exclude each other.
 
     Args:
-        job: Its searched models are locked; those that are only loaded are not.
-        reading: The configs are measured and not searched: several may do that at once.
+        job: The job with the searched models; models that are only loaded are not locked.
+        reading: The configs are measured, not searched: several processes may do that at once.
 
     Raises:
-        EnvironmentNotReadyError: Another one does, with its process, run and beginning.
+        EnvironmentNotReadyError: Another process holds a lock; names its run, process and start.
     """
     with ExitStack() as stack:
         for directory in _directories(job):
@@ -108,10 +113,10 @@ def _only_one_in(directory: Path, *, reading: bool) -> Iterator[None]:
         state = lock(descriptor, shared=reading)
         first = _first_on(directory, reading=reading) if state is not Lock.ACQUIRED else None
         if state is Lock.BUSY or first is not None:
-            unknown = "another tune, of another machine or container"
+            unknown = "a tune process in another container or on another machine"
             raise EnvironmentNotReadyError(
                 f"the model in {directory} is being measured by {first.text if first else unknown}",
-                "wait for it or stop it",
+                "wait until it ends, or stop it",
             )
         yield
     finally:
@@ -130,15 +135,16 @@ def _first_on(directory: Path, *, reading: bool) -> LockHolder | None:
 
 @dataclass(frozen=True)
 class LockHolder(Facts):
-    """A `tune` that measures.
+    """A `tune` process that measures.
 
     Attributes:
-        what: Its command: run, check.
+        pid: Its process id.
+        what: Its command: run or check.
         run: Id of the run or check.
-        models: Directories of the models it searches, links resolved.
-        gpus: Its server may see: ``all``, ``none``, or numbers.
-        started_at: ISO 8601, UTC.
-        cpus: It and what it starts may use, by number; empty: not known.
+        models: Directories of the models that it searches, links resolved.
+        gpus: GPUs that its server may see: ``all``, ``none``, or numbers.
+        started_at: Start time, ISO 8601, UTC.
+        cpus: Numbers of the CPUs that it and its child processes may use; empty: not known.
     """
 
     pid: int
@@ -156,7 +162,7 @@ class LockHolder(Facts):
         return f"tune {self.what} {self.run} (pid {self.pid}, since {since} UTC)"
 
     def disturbs(self, other: LockHolder) -> bool:
-        """They share the CPU, mostly; that disturbs little where each has its own GPUs."""
+        """Whether both share GPUs or CPUs; with separate GPUs, shared CPUs disturb little."""
         if isinstance(self.gpus, tuple) and isinstance(other.gpus, tuple):
             return bool(set(self.gpus) & set(other.gpus))
         no_gpu = "none" in (self.gpus, other.gpus) or not has_gpu()
@@ -168,8 +174,8 @@ class LockHolder(Facts):
 def registered(mine: LockHolder) -> Iterator[Path | None]:
     """Announces a measurement to other processes while the context is open.
 
-    Returns:
-        Its file; None where the machine has no place for it: measuring goes on without.
+    Yields:
+        The file of the announcement; None if it cannot be written, which is no error.
     """
     path = None
     with ExitStack() as stack:
@@ -179,7 +185,7 @@ def registered(mine: LockHolder) -> Iterator[Path | None]:
 
 
 def others(ours: Path | None) -> list[LockHolder]:
-    """All that measure on this machine now, except the one whose file is ``own``."""
+    """All processes that measure on this machine now, except the one with the file ``ours``."""
     holders: list[LockHolder] = []
     with suppress(OSError), _opened() as directory:
         for name in sorted(filter(_NAME.fullmatch, os.listdir(directory))):  # noqa: PTH208
@@ -195,11 +201,13 @@ def registry() -> Path:
 
 @contextmanager
 def _opened() -> Iterator[int]:
-    """A descriptor of the registry, by which alone it is used: its name is anybody's to change.
+    """A descriptor of the registry directory.
+
+    All access uses the descriptor, since other users may rename or replace the directory.
 
     Raises:
-        OSError: It is not there, is a link, or is neither ours nor root's nor kept as a shared
-            temporary directory is: whoever owns a file there removes it.
+        OSError: The directory does not exist, is a link, or belongs to another user and lacks the
+            sticky bit, so that its owner could remove files.
     """
     descriptor = os.open(registry(), os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
@@ -212,14 +220,14 @@ def _opened() -> Iterator[int]:
 
 
 def _entered(mine: LockHolder, stack: ExitStack) -> Path:
-    """Named at last, so that nobody sees it before it is locked."""
+    """Writes and locks a file, then gives it its final name, by which others find it."""
     made = False
     with suppress(FileExistsError):
         registry().mkdir()
         made = True
     directory = stack.enter_context(_opened())
     if made and not os.listdir(directory):  # noqa: PTH208 (a descriptor)
-        os.fchmod(directory, 0o1777)  # anybody's, as the temporary directory is
+        os.fchmod(directory, 0o1777)  # as the temporary directory itself
     name = f"{mine.pid}-{secrets.token_hex(4)}"
     flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
     descriptor = os.open(f"{name}.new", flags, 0o644, dir_fd=directory)
@@ -237,7 +245,7 @@ def _remove(directory: int, name: str) -> None:
 
 
 def _alive(directory: int, name: str) -> Sequence[LockHolder]:
-    """What a file says of a process of its owner; what a dead one of ours left is removed."""
+    """The process that a file announces, if it lives; removes the file of a dead process."""
     flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW
     descriptor = os.open(name, flags, dir_fd=directory)
     try:
@@ -245,7 +253,7 @@ def _alive(directory: int, name: str) -> Sequence[LockHolder]:
         if not stat.S_ISREG(status.st_mode) or status.st_size > _MAX_BYTES:
             return []
         content = os.read(descriptor, _MAX_BYTES)
-        if name.endswith(".new") and not content:  # of a kill before it was written
+        if name.endswith(".new") and not content:  # its process was killed before it wrote
             if not Path("/proc", name.partition("-")[0]).exists():
                 _remove(directory, name)
             return []

@@ -1,4 +1,4 @@
-"""The manifest of a run or a check: what it measures, with what, and for whom."""
+"""Makes the manifest of a run or a check from its job, its programs and its request."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tuner.spec.files import files_of
 
 
 class ProgramFacts(Protocol):
-    """What a manifest says of the programs, wherever they run."""
+    """Facts about the programs for the manifest; a bench may have them on another machine."""
 
     @property
     def host(self) -> Host: ...
@@ -67,7 +67,7 @@ def kept_configs(job: Job) -> dict[str, KeptConfig]:
 
 
 def with_completed(manifest: Manifest, job: Job) -> Manifest:
-    """Adds what the server makes of the configs, and the space over that."""
+    """The manifest with the configs as the server completes them, and their space."""
     bases = {label: model.base for label, model in job.served.models.items()}
     models = {
         label: replace(
@@ -87,7 +87,7 @@ def with_completed(manifest: Manifest, job: Job) -> Manifest:
 
 
 def choices_of(request: Request) -> Choices:
-    """What a run's manifest keeps of a request."""
+    """The options of a request that the manifest keeps."""
     return Choices(
         write=request.write,
         accept_unsoaked=request.accept_unsoaked,

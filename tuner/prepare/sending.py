@@ -1,4 +1,4 @@
-"""What it takes our own client to send what a job asks, and so how much it can send."""
+"""The CPU time that tune's own client needs for a request of a job, and the rate that follows."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tuner.checks.requests import drawn_tensors
 from tuner.errors import SpecError
 from tuner.load.client.cost import request_cost_s
 from tuner.load.generators import TUNE_CLIENT
-from tuner.load.traffic.encoding import request_bytes
+from tuner.load.traffic.encoding import drawn_bytes
 from tuner.load.validity import BUSY, COSTLY
 from tuner.machine.cpus import core_count
 from tuner.prepare.job import Job
@@ -20,11 +20,11 @@ from tuner.triton.launchers import cores_of
 
 
 def refuse_unreachable(job: Job, environment: Mapping[str, str]) -> None:
-    """Refuses an SLO on the latency that is below what our own client takes for a request.
+    """Refuses a latency SLO below the time that tune's own client needs for a request.
 
     Raises:
-        SpecError: There is one, which no model and no config can meet.
-        LoadFailedError: The processes that measure it do not run here.
+        SpecError: There is such an SLO, which no config can meet.
+        LoadFailedError: The processes that measure the client do not run here.
     """
     slo, cost_s = tightest_latency(job.spec.slos), _cost_s(job, environment)
     if slo is None or cost_s is None or 1e6 * cost_s < slo.bound:
@@ -37,9 +37,10 @@ def refuse_unreachable(job: Job, environment: Mapping[str, str]) -> None:
 
 
 def _cost_s(job: Job, environment: Mapping[str, str], *, shared: bool = True) -> float | None:
-    """CPU seconds that our own client takes for a request; None where it is not known.
+    """CPU seconds that tune's own client needs for a request; None if not known.
 
-    ``shared``: with shared memory, where the spec uses it.
+    Args:
+        shared: Use shared memory if the spec does.
     """
     sizes = {name: _request_bytes(job, name) for name in job.spec.shares}
     if choose_generator(job).kind is not TUNE_CLIENT or not all(sizes.values()):
@@ -56,14 +57,16 @@ def _cost_s(job: Job, environment: Mapping[str, str], *, shared: bool = True) ->
 def sending_notes(
     job: Job, environment: Mapping[str, str], *, costly_only: bool = False
 ) -> Iterator[str]:
-    """One sentence where our own client measures, and the size of its requests is known.
+    """A note on the client's CPU time and highest rate, if tune's own client measures.
+
+    Nothing if the size of its requests is not known.
 
     Args:
-        environment: Of the processes that are started to measure it.
-        costly_only: Only where a request takes more than a tenth of the tightest latency SLO.
+        environment: Environment variables of the processes that measure the client.
+        costly_only: Only if a request needs more than a tenth of the tightest latency SLO.
 
     Raises:
-        LoadFailedError: They do not run here.
+        LoadFailedError: The processes that measure the client do not run here.
     """
     cost_s, cpus = _cost_s(job, environment), cores_of(job.spec).load
     if cost_s is None:
@@ -84,19 +87,21 @@ def sending_notes(
 
 
 def _cores(job: Job, cpus: Sequence[int]) -> int:
-    """How many it has for certain: one where a server on this machine may get the others."""
+    """Cores that the client certainly has: one if a server on this machine may use the others."""
     return core_count(cpus) if cpus or not job.spec.server.managed else 1
 
 
 def _request_bytes(job: Job, name: str) -> int:
-    """The mean size of a stream's random requests, the most of recorded ones; 0: not known yet."""
+    """Mean bytes sent for a stream's random requests, or most of recorded ones; 0: not known."""
     stream = job.spec.streams[name]
     inputs = stream.inputs
     if not isinstance(inputs, RandomInputs):
         return job.recorded[name].most_bytes * stream.batch_size
     drawn = drawn_tensors(stream, job.served.models[stream.model])
+    in_json = job.spec.workload.in_json
     mean = sum(
-        shape.share * request_bytes(tensors, inputs.string_length)
+        shape.share * drawn_bytes(tensor, inputs, in_json=in_json)
         for shape, tensors in zip(inputs.request_shapes, drawn, strict=False)
+        for tensor in tensors
     )
     return round(mean * stream.batch_size)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -36,27 +35,28 @@ from tuner.spec.mistakes import listed
 from tuner.spec.paths import DYNAMIC_BATCHING, MAX_BATCH_SIZE
 from tuner.triton.deploy import Deployer
 
-#: Backends that complete max_batch_size only where the file leaves it open.
+#: Backends that complete max_batch_size only if the file does not set it.
 _KEEP_THE_SIZE = ("tensorrt", "onnxruntime", "openvino")
 
 
 class ModelNotServedError(TooManyFailedTrialsError):
-    """The server does not serve the models as they are; `message` has its own words."""
+    """The server does not serve the models with their current configs; quotes the server."""
 
     @property
     def refused(self) -> bool:
-        """Triton refused the config; else the server crashed or hung over it."""
+        """Whether Triton refused the config; otherwise the server crashed or hung."""
         return isinstance(self.__cause__, DeployRefusedError)
 
 
 @dataclass(frozen=True)
 class Serving:
-    """A server with the models on it.
+    """A server that has loaded the models.
 
     Attributes:
-        job: With the space over the configs as the server completes them.
-        deployer: Its server goes on to serve the first trial.
-        load_s: Seconds that starting it and loading the models took.
+        job: The job over the configs as the server completes them.
+        programs: The programs of the job.
+        deployer: Has the running server, which also serves the first trial.
+        load_s: Seconds for starting the server and loading the models.
     """
 
     job: Job
@@ -66,7 +66,7 @@ class Serving:
 
     @property
     def completed(self) -> str:
-        """One sentence on what was completed; empty when nothing was."""
+        """A note on the fields that the server completed; empty if there are none."""
         models = self.job.served.models
         texts = (_completed(model, of_label(name, models)) for name, model in models.items())
         return "; ".join(sentence for sentence in texts if sentence)
@@ -87,15 +87,18 @@ def serving(
     book: TimeBook,
     step: Callable[[str], None] = lambda _: None,
 ) -> Iterator[Serving]:
-    """Loads the models as they are in the repository.
+    """Starts a server, and loads the models with the configs of the repository.
 
-    ``step`` receives what the deployer does, for as long as there is one.
+    Args:
+        logs: Directory of the server's log.
+        book: Books the time.
+        step: Receives each step of the deployer while the context is open.
 
     Raises:
-        ModelNotServedError: The server cannot, in its own words.
-        EnvironmentNotReadyError: No server can be started at all, or it lacks a model's backend or
-            the GPU memory that the spec asks for.
-        SpecError: The spec is wrong for the configs as they were completed.
+        ModelNotServedError: The server does not load the models, with its message.
+        EnvironmentNotReadyError: No server starts, or it lacks a model's backend, or an SLO is on
+            GPU metrics and there is no GPU.
+        SpecError: The spec does not fit the completed configs.
     """
     with Deployer(
         programs.launcher,
@@ -106,12 +109,13 @@ def serving(
         gpus=job.spec.server.gpus,
         step=step,
     ) as deployer:
-        begin = time.monotonic()
+        before_s = book.seconds(Phase.DEPLOYING)
         with book.phase(Phase.DEPLOYING):
             completed = _complete(job, deployer)
+        load_s = book.seconds(Phase.DEPLOYING) - before_s
         models = completed.served.models.values()
         deployer.completes = not all(_is_completed_in_nothing(model) for model in models)
-        yield Serving(completed, programs, deployer, time.monotonic() - begin)
+        yield Serving(completed, programs, deployer, load_s)
 
 
 def _complete(job: Job, deployer: Deployer) -> Job:
@@ -126,7 +130,7 @@ def _complete(job: Job, deployer: Deployer) -> Job:
         if means == NO_BACKEND:
             cure = OTHER_BACKENDS[job.spec.server.mode]
             raise failed(EnvironmentNotReadyError, reason, cure) from error
-        if means == PORT_TAKEN:  # at each attempt
+        if means == PORT_TAKEN:  # in every attempt
             raise failed(EnvironmentNotReadyError, reason, cures) from error
         cure = cures or "`tune lint` checks Triton's rules"
         raise failed(ModelNotServedError, reason, cure) from error
@@ -144,16 +148,16 @@ def _complete(job: Job, deployer: Deployer) -> Job:
 
 
 def _over(bases: Mapping[str, Base], job: Job, deployer: Deployer) -> Job:
-    """Adds what the server made of the configs, to the deployer as well as the job."""
+    """The job over the completed configs, which the deployer gets, too."""
     deployer.served = job.served.over(bases)
     return job.over(deployer.served)
 
 
 def _is_completed_in_nothing(model: ServedModel) -> bool:
-    """Whether a server that completes no config serves the same models.
+    """Whether the model is the same on a server that does not complete configs.
 
-    Known of an ensemble. Also known of a Python model that has no code for completing its config,
-    was not completed in anything, and loads no other models, which might need completing.
+    True for an ensemble, and for a Python model that has no code for completing its config, whose
+    config was not completed, and which loads no other models that might need completing.
     """
     base = model.base
     if is_ensemble(base.file):
@@ -164,7 +168,7 @@ def _is_completed_in_nothing(model: ServedModel) -> bool:
 
 
 def _find_overridden(model: ServedModel, space: Space, deployer: Deployer) -> frozenset[str]:
-    """Settings of the space that the server overrides: tried, with one load each."""
+    """Searched fields that the server overrides, found with one model load for each."""
     fields = set()
     if model.base.completes:
         smaller, unbatched = _with_smaller_batches(model, space), _without_batcher(model, space)
@@ -190,7 +194,7 @@ def _with_smaller_batches(model: ServedModel, space: Space) -> Candidate | None:
 
 
 def _without_batcher(model: ServedModel, space: Space) -> Candidate | None:
-    """The current config with its dynamic batching off, where the space may have it so."""
+    """The current config with dynamic batching off, if the space has that value."""
     batcher = Knob(model.name, DYNAMIC_BATCHING)
     searched = next((p for p in space.parameters if p.knob == batcher), ())
     known = DYNAMIC_BATCHING in model.base.overridden
@@ -201,7 +205,7 @@ def _without_batcher(model: ServedModel, space: Space) -> Candidate | None:
 
 
 def _try(deployer: Deployer, candidate: Candidate, label: str) -> ModelConfig | None:
-    """The config that the server runs; None where it refuses: then a trial will show why."""
+    """The config that the server runs; None if it refuses the candidate."""
     try:
         return deployer.try_out(candidate).running[label]
     except (DeployRefusedError, ServerGoneError):

@@ -1,4 +1,4 @@
-"""How a run's wall time is spent: every second is in exactly one phase."""
+"""Accounts for the wall time of a run: every second belongs to exactly one phase."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ class Phase(Enum):
 
 
 class TimeBook:
-    """Books elapsed time on phases. Phases nest: the inner one gets the time.
+    """Adds elapsed time to phases. Phases nest: the innermost one gets the time.
 
     Args:
-        clock: Seconds, monotonic; replaced in tests.
+        clock: Monotonic clock in seconds.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -32,7 +32,7 @@ class TimeBook:
         self._at_lap = dict(self._booked)
 
     def carry(self, seconds: Mapping[str, float]) -> None:
-        """Adds seconds by phase that an earlier part of a resumed run spent."""
+        """Adds the seconds of each phase in the earlier part of a resumed run."""
         for phase in Phase:
             self._booked[phase] += seconds.get(phase.value, 0.0)
 
@@ -47,7 +47,7 @@ class TimeBook:
             self._stack.pop()
 
     def seconds(self, phase: Phase) -> float:
-        """Booked so far, the running stretch included."""
+        """Seconds of the phase so far."""
         self._book()
         return self._booked[phase]
 

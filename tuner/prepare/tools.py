@@ -1,4 +1,4 @@
-"""The programs of a run, seen to run here; which of them sends requests, and how large."""
+"""The programs of a run, checked by running them; the choice of the load generator."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ from tuner.server.binaries import Installation, Origin
 from tuner.server.numpy2 import in_python, numpy_of_models
 from tuner.server.server import ServerLauncher
 from tuner.space.sequences import sequence_note
+from tuner.spec.metrics import ERROR_RATE
 from tuner.spec.model import StrategyName
 from tuner.spec.server import ServerMode, resolve
 from tuner.spec.workload import (
@@ -39,12 +40,14 @@ _HERE = re.compile(r"\w+://(localhost|127\.[\d.]+|\[::1\]):\d+")
 
 @dataclass(frozen=True)
 class Programs:
-    """What was found on this machine and seen to run.
+    """Programs of this machine that were checked by running them.
 
     Attributes:
-        launcher: Starts servers the way the spec says.
-        cores: As the spec says.
-        server_version: What its servers are, as exactly as that is known.
+        launcher: Starts servers in the mode of the spec.
+        perf_analyzer: perf_analyzer, or this Python if there is none.
+        host: Facts about this machine.
+        server_version: Version of the servers, as exact as it can be known.
+        cores: CPUs that the spec assigns.
     """
 
     launcher: ServerLauncher
@@ -70,17 +73,17 @@ class Programs:
 def find_programs(
     job: Job, environment: Mapping[str, str], note: Callable[[str], None] | None = None
 ) -> Iterator[Programs]:
-    """Finds the programs the job needs and runs each once.
+    """Finds the programs of the job, and runs each once.
 
-    The server gets the spec's arguments except those the search owns, which come with each
+    The server gets the arguments of the spec, without those that the search sets for each
     candidate.
 
     Args:
-        note: Receives lines about a server that is fetched because none is here; None: no fetch.
+        note: Receives lines about the download of a server if there is none; None: do not download.
 
     Raises:
-        EnvironmentNotReadyError: One is missing or does not run here, or would serve nonsense; or
-            `/dev/shm` has no room for inputs that are to lie in it.
+        EnvironmentNotReadyError: A program is missing or does not run here, or would serve the
+            models wrongly; or `/dev/shm` is too small for the inputs.
     """
     wanted = [Extra.RUN]
     if job.spec.search.strategy is StrategyName.MODEL_ANALYZER:
@@ -111,7 +114,7 @@ def find_programs(
 
 @contextmanager
 def _load_program(job: Job, environment: Mapping[str, str]) -> Iterator[Installation]:
-    """perf_analyzer, or this Python, which runs our own client, where there is none."""
+    """perf_analyzer, or else this Python, which runs tune's own client."""
     if not job.has_perf_analyzer:
         yield Installation(Path(sys.executable), "none", Origin.PATH, environment)
         return
@@ -120,20 +123,23 @@ def _load_program(job: Job, environment: Mapping[str, str]) -> Iterator[Installa
 
 
 def choose_generator(job: Job) -> GeneratorChoice:
-    """Which load generator measures: the same in a run, its benches and a check of its config."""
+    """The load generator, the same for a run, its benches and later checks of its config."""
     if not job.has_perf_analyzer:
         return GeneratorChoice(TUNE_CLIENT, "there is no perf_analyzer here")
     if job.spec.server.headers_from_env:
         return GeneratorChoice(
-            TUNE_CLIENT, "perf_analyzer would show headers in the list of processes"
+            TUNE_CLIENT, "perf_analyzer would show the headers in the process list"
         )
-    if job.spec.server.tls and job.spec.workload.protocol is Protocol.HTTP:
-        return GeneratorChoice(TUNE_CLIENT, "perf_analyzer is given TLS over gRPC only")
+    protocol = job.spec.workload.protocol
+    if protocol is Protocol.HTTP_JSON:
+        return GeneratorChoice(TUNE_CLIENT, "tune's own client writes tensors as JSON")
+    if job.spec.server.tls and protocol.over_http:
+        return GeneratorChoice(TUNE_CLIENT, "with perf_analyzer, tune supports TLS over gRPC only")
     configs = {name: model.base.completed for name, model in job.served.models.items()}
     may_refuse = any(map(may_reject, configs.values()))
     may_refuse |= any("queue_policy" in path for path in job.space.paths)
     demands = []
-    for stream in job.spec.streams.values():
+    for name, stream in job.spec.streams.items():
         shapes = stream.inputs.request_shapes if isinstance(stream.inputs, RandomInputs) else ()
         demand = Demand(
             configs[stream.model],
@@ -142,25 +148,24 @@ def choose_generator(job: Job) -> GeneratorChoice:
             may_refuse,
             stream.priority or 0,
             unlike_perf_analyzer(job.spec.workload, stream, configs),
+            stream.version or 0,
+            any(s.metric is ERROR_RATE and s.bound and s.holds_for(name) for s in job.spec.slos),
         )
         demands.append(demand)
     return choose(demands)
 
 
 def client_notes(job: Job) -> list[str]:
-    """One sentence where perf_analyzer does not measure.
-
-    And one of connections on which headers can be read, of inputs in shared memory, and of
-    sequences.
+    """Notes: why tune's own client measures, sequences, shared memory, headers without TLS.
 
     Raises:
-        EnvironmentNotReadyError: There is no room for these inputs.
+        EnvironmentNotReadyError: `/dev/shm` is too small for the inputs.
     """
     choice = choose_generator(job)
     who = f"measured with {choice.kind.title}: {choice.why}" if choice.why else ""
     server = job.spec.server
     plain = [url for url in server.urls if "s://" not in url and not _HERE.fullmatch(url)]
-    read = f"{' '.join(plain)} has no TLS: whoever is on the way can read the headers"
+    read = f"{' '.join(plain)} has no TLS: the headers can be read on the network"
     read *= bool(plain and server.headers_from_env)
     notes = (who, sequence_note(job.spec), room_note(job), read)
     return [note for note in notes if note]

@@ -1,1 +1,1 @@
-"""What a run reports while it lasts: events for watchers, and as values for programs."""
+"""Progress of a run: events for views, and the same events as values for programs."""

@@ -1,4 +1,4 @@
-"""What a run reports to its watchers: the terminal, CI logs and tests."""
+"""Events that a run reports to its watchers: the terminal, CI logs and tests."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from tuner.space.candidate import Candidate
 
 @dataclass(frozen=True)
 class Outlook:
-    """How a run stands.
+    """How a run stands, by its search so far.
 
     Attributes:
-        left_s: Until its verdict, about.
-        gain: Of the best config over the current one, by the search; None where it is not known.
-        at_least: The current config is only known to be no better than that.
+        left_s: Estimated time until the verdict.
+        gain: Capacity of the best config divided by the current config's; None if unknown.
+        at_least: The gain is a lower bound: the current config's capacity is only known from above.
     """
 
     left_s: float
@@ -29,36 +29,36 @@ class Outlook:
 
 
 class Events(Protocol):
-    """All methods must return at once and cost almost nothing: the machine is measuring."""
+    """What happens in a run. Methods must return at once, since the machine is measuring."""
 
     def started(self, run: Path, trials: int, space_size: int | None) -> None: ...
 
     def phase(self, text: str) -> None: ...
 
     def step(self, text: str) -> None:
-        """What is done now, within the phase: `loading bert`."""
+        """Reports the current step within the phase, such as `loading bert`."""
 
     def note(self, text: str) -> None: ...
 
     def disturbed(self, what: str, pause_s: float) -> None:
-        """A measurement is made again after a pause, since it was disturbed: by ``what``."""
+        """Reports that ``what`` disturbed a measurement: after a pause it is made again."""
 
     def trial_started(self, number: int, candidate: Candidate, current: Candidate) -> None: ...
 
     def loading(self, load: LoadPoint, takes_s: float) -> None:
-        """Load is put on what is deployed, for about so many seconds."""
+        """Reports a load on the deployed config, for about ``takes_s`` seconds."""
 
     def measured(self, point: Point) -> None: ...
 
     def round_over(self, what: str, sustained: Point) -> None:
-        """A config was measured again; ``sustained``: at the highest load that met every SLO."""
+        """Reports the end of a round; ``sustained``: its highest load that met every SLO."""
 
     def outlook(self, outlook: Outlook) -> None: ...
 
     def trial_finished(self, trial: Trial, best: Trial | None) -> None: ...
 
     def ended(self, run: Path, status: str, exit_code: int) -> None:
-        """The last one of a run or a check that ended without an error."""
+        """Reports the end of a run or a check without an error; no event follows."""
 
 
 def _nothing(*_: object, **__: object) -> None:
@@ -66,7 +66,7 @@ def _nothing(*_: object, **__: object) -> None:
 
 
 class Silent:
-    """Watches nothing."""
+    """A watcher that ignores all events."""
 
     started: Callable[..., None] = _nothing
     phase = step = note = disturbed = trial_started = loading = measured = round_over = started
@@ -74,7 +74,7 @@ class Silent:
 
 
 class Tee(Silent):
-    """Reports to several watchers, in this order."""
+    """Passes events on to several watchers, in their order."""
 
     def __init__(self, *watchers: Events) -> None:
         for name in (name for name in vars(Events) if not name.startswith("_")):

@@ -1,4 +1,4 @@
-"""What a run does now, kept event by event; whatever shows a run is a `Follower`."""
+"""The current state of a run, updated by each event; a view of a run is a `Follower`."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ class RunProgress:
     """How far a run has come; small, since a run on another bench sends it at each change.
 
     Attributes:
-        doing: Its phase, or the trial under way with what it changes.
-        trials: Those of the budget; 0 before it has begun.
-        done: Trials that have ended.
+        doing: The current phase, or the current trial with its changes.
+        trials: Trials in the budget; 0 before the search starts.
+        done: Finished trials.
         best_infer_per_s: Throughput of the best config; None before there is one.
-        outlook: None while nothing is foreseen.
+        outlook: None before the first estimate.
     """
 
     doing: str = "starting"
@@ -35,18 +35,18 @@ class RunProgress:
     outlook: Outlook | None = None
 
 
-#: Shows runs that go on side by side: called with the name of a run, and with its `RunProgress`
-#: or a note; None where the run has ended.
+#: A view of runs side by side. Takes the name of a run, and its `RunProgress` or a note; None once
+#: the run has ended.
 RunsView = Callable[[str, object], None]
 
 
 @dataclass(frozen=True)
 class LoadUnderWay:
-    """A load that is on a server now.
+    """The current load on a server.
 
     Attributes:
-        takes_s: How long it lasts, about.
-        since_s: When it began, by the clock of its follower.
+        takes_s: Estimated duration.
+        since_s: When the load started, by the follower's clock.
     """
 
     load: LoadPoint
@@ -55,7 +55,7 @@ class LoadUnderWay:
 
 
 class WarningCounts:
-    """Warnings of measurements by their kind and stream."""
+    """Counts of warnings about measurements, by kind and stream."""
 
     def __init__(self) -> None:
         self._counts: dict[tuple[ReasonKind, str], tuple[Reason, int]] = {}
@@ -67,19 +67,19 @@ class WarningCounts:
             self._counts[kind] = first, count + 1
 
     def __iter__(self) -> Iterator[tuple[Reason, int]]:
-        """The first warning of each kind, and how many there were."""
+        """The first warning of each kind, and the number of warnings of the kind."""
         return iter(self._counts.values())
 
 
 class Follower:
-    """Keeps what a run does now; subclasses show it.
+    """Keeps the current state of a run; subclasses show it.
 
     Attributes:
-        progress: What others may see of it.
-        step_text: What is done within the phase; empty where nothing was reported.
-        under_way: None while no load is put on a server.
-        best, current: The best trial so far, and the config in the repository.
-        disturbances: Measurements that were made again.
+        progress: The state that other benches see.
+        step_text: The current step within the phase; empty before the first step.
+        under_way: The current load; None while there is none.
+        best, current: The best trial so far, and the trial of the config in the repository.
+        disturbances: Number of measurements made again because of a disturbance.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -100,7 +100,7 @@ class Follower:
 
     @property
     def outlook_now(self) -> Outlook | None:
-        """The last outlook, with the time that is left by now."""
+        """The last outlook, with the time since then subtracted."""
         if (last := self.progress.outlook) is None:
             return None
         return replace(last, left_s=last.left_s - (self.clock() - self._outlook_s))
@@ -164,7 +164,7 @@ def again_text(what: str, pause_s: float) -> str:
 
 
 def best_point(trial: Trial | None) -> Point | None:
-    """The highest load at which a trial met the SLOs; None where it met them at none."""
+    """The highest load at which a trial met the SLOs; None if it met them at no load."""
     score = None if trial is None else trial.score
     if trial is None or score is None or score.best_point is None:
         return None

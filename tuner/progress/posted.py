@@ -1,4 +1,4 @@
-"""What a run elsewhere reports of its progress: little, so that it costs the machine nothing."""
+"""Progress that a run on another bench reports: little, so that reports take no machine time."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tuner.score.point import Point
 
 
 class PostedEvents(Follower):
-    """Posts a `RunProgress` at each change, and a note as text."""
+    """Posts a `RunProgress` at each change, and each note as text."""
 
     def __init__(self, post: Callable[[object], None]) -> None:
         super().__init__()

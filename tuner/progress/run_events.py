@@ -1,4 +1,4 @@
-"""What a run reports, as values: a line of `--progress json`, an item of `tuner.start_run`."""
+"""Events of a run as values: a line of `--progress json`, an item of `tuner.start_run`."""
 
 from __future__ import annotations
 
@@ -35,26 +35,27 @@ class EventKind(StrEnum):
 
 @dataclass(frozen=True)
 class RunEvent:
-    """Something that happened in a run; what does not apply to its kind is None.
+    """Something that happened in a run; fields that do not apply to the kind are None.
 
     Attributes:
-        at_s: Seconds since the watching began.
+        at_s: Seconds since the first event.
         run: Directory of the run.
-        trials: Those of the budget.
-        space_size: Configs in the space; None where it is not finite.
-        text: A phase, a step, a note, the name of a round, or why something ended so.
-        trial: Its number, from 0.
-        fields: What the trial changes of the current config, by field.
-        state: measured, pruned or failed of a trial; the status of a run or check that has ended.
-        load: Of a measurement: requests per second, or how many are in flight at once.
-        takes_s: How long the load or the pause lasts, about.
-        met_slos: Every SLO was met; None where there were too few answers to say.
-        throughput_infer_per_s: Of the load, or of the highest load at which a trial met the SLOs.
-        p99_latency_us: The same.
-        best: The trial is the best so far.
-        left_s: Until the verdict, about.
-        gain: Of the best config over the current one, as a ratio.
-        exit_code: What `tune` ends with.
+        trials: Trials in the budget.
+        space_size: Configs in the space; None if the space is not finite.
+        text: A phase, a step, a note, the name of a round, or the reason of an end.
+        trial: Number of the trial, from 0.
+        fields: Values that the trial changes from the current config, by field.
+        state: For a trial measured, pruned or failed; for a run or check its final status.
+        load: Of a measurement: requests per second, or clients of a closed loop.
+        takes_s: Estimated duration of the load or the pause.
+        met_slos: Whether every SLO was met; None with too few answers for a verdict.
+        throughput_infer_per_s: Inferences per second at the load; for a trial, at the highest load
+            that met the SLOs.
+        p99_latency_us: 99th percentile of the latency at the same load.
+        best: Whether the trial is the best so far.
+        left_s: Estimated time until the verdict.
+        gain: Capacity of the best config divided by the current config's.
+        exit_code: Exit code of `tune`.
     """
 
     kind: EventKind
@@ -77,18 +78,18 @@ class RunEvent:
     exit_code: int | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values: the kind as `event`, then whatever applies to it."""
+        """Plain values: the kind as `event`, then every field that applies."""
         values = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "kind"}
         known = {name: value for name, value in values.items() if value is not None}
         return {"event": self.kind.value, **known, "at_s": round(self.at_s, 3)}
 
 
 class RunEvents:
-    """Passes each event of a run on as a value.
+    """Converts each event of a run into a `RunEvent`, and passes it on.
 
     Args:
-        pass_on: Must return at once.
-        clock: In seconds.
+        pass_on: Receives each event; must return at once.
+        clock: Returns seconds.
     """
 
     def __init__(
@@ -150,7 +151,7 @@ class RunEvents:
         self._event(EventKind.ENDED, run=str(run), state=status, exit_code=exit_code)
 
     def failed(self, error: str, exit_code: int, *, stopped: bool = False) -> None:
-        """The last event of a run that ended with an error."""
+        """Reports the end of a run with an error; no event follows."""
         state = "interrupted" if stopped else "failed"
         self._event(EventKind.ENDED, text=error, state=state, exit_code=exit_code)
 

@@ -1,1 +1,1 @@
-"""Whether a config of a search is better than the current one, and which load it sustains."""
+"""The proof: whether a config of a search is better than the current one, and its load."""

@@ -1,13 +1,15 @@
-"""Whether a config answers what the current one does: a faster wrong answer is no gain."""
+"""Compares the answers of two configs: a config that is faster but answers wrongly is no gain."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from tuner.errors import TrialError
 from tuner.load.probes.answers import ConfigAnswers, differences, largest_differences
 from tuner.meter.protocol import Bench
 from tuner.reason import Fact, Reason, ReasonKind
+from tuner.sentences import failed
 from tuner.space.candidate import Candidate
 from tuner.spec.labels import labelled
 
@@ -19,15 +21,20 @@ def same_answers(
     tolerance: float,
     by_output: Mapping[str, float] = MappingProxyType({}),
 ) -> Reason:
-    """Asks both, each on a fresh server, and the current config again before the winner is blamed.
+    """Sends the same requests to both configs, each on a fresh server, and compares the answers.
 
-    Where the answers are changed, the winner must not be written. ``by_output``: the tolerance of
-    single outputs.
+    Where the answers differ, the current config is sent the requests once more: if its answers
+    differ between its two servers, the kind of the reason is `ANSWERS_VARY`; else it is
+    `ANSWERS_CHANGED`, and the winner must not be written.
+
+    Args:
+        tolerance: The largest difference of two floats that counts as equal.
+        by_output: The tolerance of single outputs, by the output's name.
 
     Raises:
-        TrialError: One of them cannot be served, or died when asked.
+        TrialError: A config cannot be served, or its server died during the requests.
     """
-    expected, given = (_answers(bench, candidate) for candidate in (current, winner))
+    expected, given = _answers_of_current(bench, current), _answers(bench, winner)
     reasons = {n: e.none_because or given[n].none_because for n, e in expected.items()}
     of_one = {name: {"stream": name} if len(given) > 1 else {} for name in given}
     not_compared = tuple(
@@ -46,7 +53,7 @@ def same_answers(
         if apart := _apart(expected, given):
             same["largest_differences"] = apart
         return Reason(ReasonKind.ANSWERS_SAME, facts=same, causes=not_compared)
-    varying = _differences(expected, _answers(bench, current), *within)
+    varying = _differences(expected, _answers_of_current(bench, current), *within)
     if varying:
         return Reason(ReasonKind.ANSWERS_VARY, facts={"difference": varying[0]})
     changed: dict[str, Fact] = {
@@ -62,7 +69,7 @@ def _differences(
     tolerance: float,
     by_output: Mapping[str, float],
 ) -> list[str]:
-    """The differences of every stream that can be compared."""
+    """Every difference in each stream whose answers can be compared, as a sentence."""
     return [
         labelled(name, text, given)
         for name, answers in expected.items()
@@ -71,13 +78,20 @@ def _differences(
 
 
 def _apart(expected: Mapping[str, ConfigAnswers], given: Mapping[str, ConfigAnswers]) -> str:
-    """The outputs with floats that differ at all, each with how far it is off at the most."""
+    """The outputs of floats that differ within the tolerance, each with its largest difference."""
     texts = [
         labelled(name, f"{output} {worst:.1g}", given)
         for name, answers in expected.items()
         for output, worst in largest_differences(answers, given[name]).items()
     ]
     return ", ".join(texts)
+
+
+def _answers_of_current(bench: Bench, current: Candidate) -> Mapping[str, ConfigAnswers]:
+    try:
+        return _answers(bench, current)
+    except TrialError as error:
+        raise failed(TrialError, error.reason.of("the current config")) from error
 
 
 def _answers(bench: Bench, candidate: Candidate) -> Mapping[str, ConfigAnswers]:

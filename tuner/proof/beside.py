@@ -1,7 +1,7 @@
-"""Rounds on several benches: each round whole on one of them, so that its pairs stay on one device.
+"""Rounds on several benches: one bench measures a whole round, so all its configs share one device.
 
-Rounds up to the next look are measured side by side, and all of them begin with what was known at
-the last look. So they are the same again where a proof goes on, however many benches there are.
+Rounds up to the next look are measured at the same time. Each of them starts from the rounds before
+the last look, so a resumed proof measures the same loads, whatever the number of benches.
 """
 
 from __future__ import annotations
@@ -22,11 +22,12 @@ from tuner.record.confirmation import Repeat
 
 @dataclass(frozen=True)
 class RoundWork:
-    """One round of all configs for any bench.
+    """One round of all configs, for any bench.
 
     Attributes:
-        sides: In their order, with what was known of them.
-        stored: What an earlier part of the run measured in this round.
+        number: The round's number, from 0.
+        sides: The configs in the order of measurement, with their rounds up to the last look.
+        stored: The measurements of this round that an earlier part of the run stored.
     """
 
     number: int
@@ -35,7 +36,7 @@ class RoundWork:
     stored: tuple[Repeat, ...]
 
     def __call__(self, session: Session) -> tuple[Sequence[Contender], Sequence[Repeat]]:
-        """The configs after it, and its measurements."""
+        """Measures the round: the configs with this round added, and the measurements."""
         rows = list[Repeat]()
         measured = MeasuredOnce(session.bench, rows.append, self.stored, session.events.note)
         after = [replace(c, rounds=[*c.rounds]) for c, _ in self.sides]
@@ -45,10 +46,12 @@ class RoundWork:
 
 
 class RoundsBeside:
-    """Makes rounds on the benches of a run; its calls are those of `run_rounds`.
+    """Measures rounds on the benches of a run; a `MakesRound` for `run_rounds`.
 
     Args:
-        stored: What an earlier part of the run measured for its proof.
+        finalists: The number of finalists at the first round.
+        stored: The measurements of the proof that an earlier part of the run stored.
+        round_over: Receives the round's name and the config, after each round of a config.
     """
 
     def __init__(
@@ -66,7 +69,9 @@ class RoundsBeside:
         self._done: dict[int, WorkDone] = {}
 
     def __call__(self, number: int, sides: Callable[[int], Sequence[RoundSide]]) -> None:
-        """Adds round ``number``; ``sides``: of a round by its number, in their order.
+        """Adds round ``number`` to each config.
+
+        ``sides``: gives the configs of a round, in the order of measurement, by its number.
 
         Raises:
             TrialError: The current config cannot be measured.
@@ -96,7 +101,7 @@ class RoundsBeside:
                 self._round_over(f"round {number + 1}", side)
 
     def _last(self, number: int) -> int:
-        """The last round that is made beside this one."""
+        """The number of the last round that is measured at the same time as round ``number``."""
         at_most = int(self._rules.confirm.rounds)
         if number >= at_most:  # a proof that the user continued
             return number + self._benches.count - 1
@@ -116,7 +121,7 @@ def rounds_beside(
     stored: Sequence[Repeat],
     round_over: Callable[[str, Contender], None],
 ) -> RoundsBeside | None:
-    """What makes the rounds of a run that has several benches; None where it has one."""
+    """A `RoundsBeside` where the run has several benches; None where it has one."""
     benches = session.benches
     if benches is None or benches.count < 2:
         return None

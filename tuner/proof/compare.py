@@ -1,9 +1,9 @@
-"""How many times better one config is than another, from what each showed in the same rounds.
+"""The ratio of one config's values to another's, from their measurements in the same rounds.
 
-A logarithm is taken to be the sum of a config's own value, an effect of the round, and a deviation
-that has one variance for all: the two-way layout without interaction of any text on analysis of
-variance. What the arrivals do to all cancels; how one start of a server differs from the next only
-averages out.
+The logarithm of a value is modeled as the sum of an effect of the config, an effect of the round
+and a deviation, whose variance is the same for all: the two-way layout without interaction of
+textbooks on analysis of variance. The effect of a round's arrivals on all configs cancels. The
+differences between starts of a server do not cancel: they average out over the rounds.
 """
 
 from __future__ import annotations
@@ -13,13 +13,33 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from tuner.load.watch.machine import OTHER_CPU_PERCENT
 from tuner.score.ratio import Ratio, quantile
 
-#: A capacity is read off a line between two loads, which may put it off by as much in every round:
-#: no number of rounds makes a ratio surer than this share. Simulated: `benchmarks/claims/proof.py`.
+#: A capacity is interpolated between two loads, which may cause the same error in every round, as a
+#: share of the capacity: more rounds do not reduce it, so it widens every interval.
+#: Simulated: `benchmarks/claims/proof.py`.
 SYSTEMATIC = 0.02
+#: Short windows overstate a capacity, by an error that falls with their number of requests. The
+#: errors of two configs cancel unless their queues differ in kind, which their tails show: up to
+#: `ALIKE` apart, they do not. Each unit beyond widens the interval by `UNLIKE` over the number of
+#: requests in a window. Simulated: `benchmarks/claims/adverse.py`.
+ALIKE, UNLIKE = 0.2, 36.0
+
+
+@dataclass(frozen=True)
+class Tail:
+    """The latencies of a config near its capacity.
+
+    Attributes:
+        spread: The logarithm of the p99 over the median, averaged over the windows.
+        requests: Mean number of requests in a window.
+    """
+
+    spread: float
+    requests: float
 
 
 @dataclass(frozen=True)
@@ -27,20 +47,24 @@ class Side:
     """One config in the rounds.
 
     Attributes:
-        values: One positive value a round: a capacity, or what else is compared; more is better.
-        taken_percent: Of the machine's CPU that others took meanwhile, one a round.
+        values: One positive value per round, such as a capacity; a higher value is better.
+        taken_percent: Percentage of the machine's CPU time that other processes used, one value per
+            round.
+        tail: The latencies that the values are derived from; None for values of another kind.
     """
 
     values: Sequence[float]
     taken_percent: Sequence[float]
+    tail: Tail | None = None
 
 
 @dataclass(frozen=True)
 class _Fit:
-    """The logarithm of a ratio.
+    """The logarithm of a ratio, estimated.
 
     Attributes:
-        error: Standard error of the mean; None where nothing can be compared.
+        mean: The estimate.
+        error: Standard error of the estimate; None where the rounds do not determine it.
         freedom: Degrees of freedom of that error.
     """
 
@@ -50,36 +74,60 @@ class _Fit:
 
 
 def compare(side: Side, other: Side, error: float, beside: Sequence[Side] = ()) -> Ratio:
-    """The geometric mean of ``own`` over ``other``, as if others had taken as much beside both.
+    """The geometric mean of the ratios of ``side`` to ``other``, with its interval.
 
-    Where others took much more of the machine beside one config of a round than beside another,
-    what they took is a covariate; where that cannot be fitted, the interval has no ends.
+    Where other processes used much more of the CPU during one config's measurement in a round than
+    during another's, their CPU time is a covariate of the fit. Where that fit is not possible, as
+    where they took more beside one config in every round, the interval is from 0 to infinity.
 
     Args:
-        error: Share of intervals that may miss, both sides together.
-        beside: Further configs in the same rounds, which tell how much servers deviate.
+        error: The share of intervals that may miss the true ratio, both ends together.
+        beside: Further configs in the same rounds: their deviations improve the estimate of the
+            variance.
 
     Raises:
-        ValueError: They are of unequal length, or of fewer than two rounds.
+        ValueError: The sides are of unequal length, or have fewer than two rounds.
     """
     fit = _fit(side, other, beside)
     if fit.error is None:
         return Ratio(math.exp(fit.mean), 0.0, math.inf)
-    half = quantile(fit.freedom, error) * fit.error + SYSTEMATIC
+    half = quantile(fit.freedom, error) * fit.error + systematic(side.tail, other.tail)
     return Ratio(*(math.exp(fit.mean + by) for by in (0.0, -half, half)))
 
 
 def chance_of_gain(side: Side, other: Side) -> float | None:
-    """Probability that ``own`` is the better one, 0 to 1, by Student's t of the same comparison.
+    """The probability, 0 to 1, that ``side`` is better than ``other``, by Student's t distribution.
 
-    None where the two cannot be compared. Every true ratio is taken to be as likely beforehand.
+    None where the two cannot be compared. The prior is flat over the logarithm of the ratio.
+
+    Raises:
+        ValueError: The sides are of unequal length, or have fewer than two rounds.
     """
     fit = _fit(side, other)
     if fit.error is None:
         return None
     from scipy.special import stdtr  # without the weight of scipy.stats
 
-    return float(stdtr(fit.freedom, fit.mean / max(fit.error, SYSTEMATIC / 2.0)))
+    least = systematic(side.tail, other.tail) / 2.0
+    return float(stdtr(fit.freedom, fit.mean / max(fit.error, least)))
+
+
+def systematic(one: Tail | None, other: Tail | None) -> float:
+    """The error of the logarithm of a ratio of capacities that more rounds do not reduce."""
+    if one is None or other is None:
+        return SYSTEMATIC
+    apart = max(abs(one.spread - other.spread) - ALIKE, 0.0)
+    return SYSTEMATIC + UNLIKE * apart / min(one.requests, other.requests)
+
+
+def _overlap(one: npt.NDArray[np.float64], other: npt.NDArray[np.float64]) -> bool:
+    """Whether other processes took about as much beside both configs, in some round of each.
+
+    Else no round shows what one config does where others take what they took beside the other. That
+    may be due to the configs: others take what a config leaves.
+    """
+    apart = max(one.min() - other.max(), other.min() - one.max())
+    return bool(apart <= OTHER_CPU_PERCENT)
 
 
 def _fit(first: Side, other: Side, beside: Sequence[Side] = ()) -> _Fit:
@@ -89,7 +137,7 @@ def _fit(first: Side, other: Side, beside: Sequence[Side] = ()) -> _Fit:
     count, rounds = logs.shape
     if rounds < 2:
         raise ValueError("a comparison needs two rounds")
-    # one column for each config, one for each round but the first, and the covariate
+    # one column per config, one per round except the first, and the covariate
     columns = [*np.repeat(np.eye(count), rounds, axis=0).T]
     columns += [*np.tile(np.eye(rounds)[:, 1:], (count, 1)).T]
     if float(np.ptp(taken, axis=0).max()) > OTHER_CPU_PERCENT:
@@ -98,7 +146,9 @@ def _fit(first: Side, other: Side, beside: Sequence[Side] = ()) -> _Fit:
     contrast[:2] = 1.0, -1.0
     freedom = design.shape[0] - int(np.linalg.matrix_rank(design))
     inverse = np.linalg.pinv(design.T @ design)
-    known = bool(np.allclose(contrast @ inverse @ design.T @ design, contrast, atol=1e-6))
+    known = _overlap(taken[0], taken[1]) and bool(
+        np.allclose(contrast @ inverse @ design.T @ design, contrast, atol=1e-6)
+    )
     if not known or freedom < 1:
         return _Fit(float((logs[0] - logs[1]).mean()), None, freedom)
     fitted = inverse @ design.T @ logs.ravel()

@@ -1,8 +1,8 @@
-"""One config in the rounds of a proof: what a round of it measures, and what its rounds show.
+"""One config in the rounds of a proof: what a round measures, and what the rounds show.
 
-Where loads are searched, a round measures just below and just above what the config should sustain,
-and gives its capacity. Of slow models it is a look at what the config answers when it is saturated.
-Where the spec lists the loads, it is the throughput under one of them.
+Where loads are searched, a round measures one load just below the expected capacity and one just
+above it, and gives a capacity. For slow models a round is a look: it gives the throughput of the
+saturated config. Where the spec lists the loads, a round gives the throughput under one of them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tuner.errors import ClientLimitError, LoadFailedError, TrialError
 from tuner.load import seeds
 from tuner.load.watch.machine import taken_percent
 from tuner.meter.evaluate import ClientCeiling, MeasureOrLower
-from tuner.proof.compare import Side
+from tuner.proof.compare import Side, Tail
 from tuner.proof.entrants import Entrant, Looks, ProofRules
 from tuner.proof.measured import MeasuredOnce
 from tuner.reason import Reason
@@ -30,6 +30,7 @@ from tuner.score.capacity import (
     Probe,
     capacity_by_power,
     capacity_level,
+    is_near,
     steepness,
 )
 from tuner.score.judge import SloOutcome, outcome_of_rounds, value_of
@@ -37,15 +38,16 @@ from tuner.score.next_load import StepRule, next_load
 from tuner.score.point import Point
 from tuner.space.candidate import Candidate
 
-#: A round measures this share below the expected capacity, and as far above it. Nearer, the two
-#: utilisations differ by little more than their noise; farther, the line between them bends.
+#: A round measures this share below the expected capacity, and the same share above it. With a
+#: smaller share the two utilisations differ by little more than their noise; with a larger one the
+#: utilisation is no straight line between them.
 SPREAD = 0.04
-#: From one of the two loads to the other, and less far down where the first one failed.
+#: The step from the first of the two loads to the second: smaller downward, after a failure.
 STEPS = StepRule(first=2 * SPREAD, least=SPREAD, close=0.85, wide=WIDE)
-#: Most loads in one round: where the search was wrong by more than `SPREAD`, two do not do.
+#: Most loads in one round: where the search erred by more than `SPREAD`, two are not enough.
 MOST_LOADS = 5
-#: Powers of the flattest and the steepest line between two utilisations, and the share by which the
-#: capacities on them may differ, else a load between the two is measured.
+#: The two extreme powers for `capacity_by_power`, and the share by which their capacities may
+#: differ: if they differ by more, a load between the two is measured.
 SHAPES, BEND = (-0.01, -2.0), 0.01
 
 
@@ -54,10 +56,11 @@ class Round:
     """One round of one config: its measurements, in their order.
 
     Attributes:
-        points: Under loads that the config should sustain; none where the round is a look.
-        no_result_at: Loads that gave no result, above one that passed: too much for it.
-        limit: All that the load generator could send, where it sustained that; else infinite.
-        look: What it answered when it was saturated, in a round of a slow model.
+        points: The measurements near the expected capacity, or at the listed load; none in a look.
+        no_result_at: Levels above one that passed that gave no result: they count as missed.
+        limit: The highest level that the load generator could send, where the config sustained
+            it; else infinite.
+        look: The measurement of the saturated config, in a round of a slow model.
     """
 
     points: tuple[Point, ...] = ()
@@ -71,14 +74,14 @@ class Round:
 
     @property
     def disturbed(self) -> bool:
-        """Whether something disturbed the machine beside any of its measurements."""
+        """Whether any measurement of the round was disturbed."""
         return any(p.measurement.disturbances for p in self.points)
 
     @property
     def sustained(self) -> Point:
-        """At the highest level that met every SLO; the lowest level tried when none did.
+        """The measurement at the highest level that met every SLO; if none did, at the lowest.
 
-        Of a look, which judges no SLO, what it showed.
+        A look judges no SLO: its one measurement.
         """
         if self.look is not None:
             return self.look
@@ -96,8 +99,9 @@ class Contender:
     """A config with its rounds so far.
 
     Attributes:
-        left: Why it takes part in no more of them; None while it does.
-        unmeasured: It left because no result came, which says nothing of what it sustains.
+        entrant: The config, with what the search knows about it.
+        left: Why the config takes part in no further round; None while it does.
+        unmeasured: The config left without a verdict: no result, or too few answers.
     """
 
     entrant: Entrant
@@ -111,38 +115,39 @@ class Contender:
 
     @property
     def points(self) -> tuple[Point, ...]:
-        """What it sustained in each round; where rounds are looks, what it did in the search."""
+        """The sustained measurement of each round; of looks, the judged one of the search."""
         if self.looked_at and self.entrant.seen is not None:
             return (self.entrant.seen,)
         return tuple(r.sustained for r in self.rounds)
 
     @property
     def looked_at(self) -> bool:
-        """Its rounds are looks: they compare it with others, and judge no SLO."""
+        """Whether the rounds are looks, which compare throughputs and judge no SLO."""
         return any(r.look is not None for r in self.rounds)
 
     @property
     def outcome(self) -> SloOutcome:
-        """Whether it met the SLOs at some load of its rounds."""
+        """Whether the config met the SLOs at some load, in at least half of its rounds."""
         return outcome_of_rounds([p.outcome for p in self.points])
 
     @property
     def limited(self) -> bool:
-        """It sustained all that the load generator could send: its capacity may be higher."""
+        """Whether the config sustained the most that the load generator can send."""
         return any(r.limit < math.inf for r in self.rounds)
 
     def levels(self) -> list[float]:
-        """For each round the load at which an SLO begins to be missed, see `capacity_level`."""
+        """The capacity by each round, as a level: see `capacity_level`."""
         if self.looked_at:
             return [self.entrant.level] * len(self.rounds)
         slope = steepness([r.probes for r in self.rounds])
         return [min(capacity_level(r.probes, slope), r.limit) for r in self.rounds]
 
     def expected_level(self) -> float:
-        """Its mean capacity, by the rounds that found one.
+        """The mean capacity by the rounds that determine one, as a level.
 
-        Rounds beside a disturbance count only where all were; then so does what the search found,
-        lest a next round begins so far below the capacity that it ends there.
+        Disturbed rounds count only where all rounds were disturbed. The capacity by the search then
+        counts too, else the next round may start so far below the capacity that it does not reach
+        it.
         """
         if self.looked_at:
             return self.entrant.level
@@ -158,10 +163,10 @@ class Contender:
         return geometric_mean(levels) if levels else highest
 
     def readings(self, rules: ProofRules) -> list[float]:
-        """One value a round, more is better: what the configs are compared by.
+        """One value per round by which configs are compared; a higher value is better.
 
-        Inferences per second, when it is saturated where rounds are looks; or one over the metric
-        that is minimised.
+        Inferences per second at the capacity, or of the saturated config where rounds are looks;
+        for a metric that is minimised, one over its value.
 
         Raises:
             TrialError: The metric was not measured in every round.
@@ -178,7 +183,7 @@ class Contender:
         return [1.0 / v for v in values]
 
     def proved(self, candidate: Candidate | None = None, soak: Soak | None = None) -> ProvedConfig:
-        """The record of it, or of the simpler ``candidate`` that replaces it, with its soak."""
+        """The record of the config, or of the simpler ``candidate`` in its place, with its soak."""
         return ProvedConfig.of(
             candidate or self.candidate,
             self.points,
@@ -192,7 +197,18 @@ class Contender:
             fmean(taken_percent(p.measurement) for p in r.points or [r.sustained])
             for r in self.rounds
         ]
-        return Side(self.readings(rules), taken)
+        return Side(self.readings(rules), taken, self._tail(rules))
+
+    def _tail(self, rules: ProofRules) -> Tail | None:
+        """The latencies near the capacity; None where the rounds do not compare capacities."""
+        if not rules.compares_capacities:
+            return None
+        near = [p.limiting for r in self.rounds for p in r.points if is_near(p)]
+        known = [f for f in near if f.p50_latency_us > 0.0]
+        if not known:
+            return None
+        spreads = (math.log(f.p99_latency_us / f.p50_latency_us) for f in known)
+        return Tail(fmean(spreads), max(fmean(f.completed_count for f in known), 1.0))
 
 
 def measure_round(
@@ -203,13 +219,18 @@ def measure_round(
     role: Role,
     at: float | None = None,
 ) -> Point:
-    """Adds one round of a config, on a fresh server; the point at ``at``, or what it sustained.
+    """Adds one round of a config, on a fresh server.
 
-    ``at``: a load that is measured first, and is no part of the round.
+    Args:
+        number: The round's number, from 0.
+        at: A level to measure before the round, on the same server; it does not count in the round.
+
+    Returns:
+        The measurement at ``at``; without ``at``, the sustained measurement of the round.
 
     Raises:
-        TrialError: The config could not be served, or no load that it should sustain gave a result,
-            or one without what the configs are compared by.
+        TrialError: The config could not be served, no load gave a result, or a result lacks the
+            metric by which configs are compared.
     """
 
     def one(measure: Callable[[float], Point]) -> Round:
@@ -235,9 +256,10 @@ def measure_round(
 def look_at(
     measured: MeasuredOnce, candidate: Candidate, role: Role, number: int, seed: int, looks: Looks
 ) -> Round:
-    """A round that shows what a config answers on a fresh server, when it is saturated.
+    """One look: a round that measures the throughput of a saturated config, on a fresh server.
 
-    Raises what `MeasuredOnce.on_fresh_server` does.
+    Raises:
+        TrialError: The config could not be served, or gave no result.
     """
     return measured.on_fresh_server(
         *(candidate, role, number, seed),
@@ -249,7 +271,10 @@ def look_at(
 def _around(
     measure: Callable[[float], Point], expected: float, levels: LevelRange, sendable: ClientCeiling
 ) -> Round:
-    """One load below the expected capacity and one above; further ones until one passes."""
+    """Measures one load below the expected capacity and one above it.
+
+    Further loads follow where these do not enclose the capacity, at most `MOST_LOADS`.
+    """
     levels = levels.below(sendable.most)
     above, points, no_result_at = MeasureOrLower(measure, levels), list[Point](), list[float]()
     level: float | None = levels.nearest(expected * (1.0 - SPREAD))
@@ -259,7 +284,7 @@ def _around(
         except (ClientLimitError, LoadFailedError) as error:
             is_sendable = level <= sendable.sent and any(p.passed for p in points)
             if isinstance(error, ClientLimitError) and not is_sendable:
-                level = above.lower(error, level)  # not the config's doing
+                level = above.lower(error, level)  # the limit of the load generator
                 if any(p.passed and p.level >= level for p in points):
                     break
                 continue
@@ -272,7 +297,7 @@ def _around(
 
 
 def _where_it_bends(probes: Sequence[Probe], levels: LevelRange) -> float | None:
-    """The likely capacity; None where lines of any shape put it at about one place."""
+    """The likely capacity; None where any shape of the curve gives about the same."""
     bracket = Bracket.of(probes)
     floor, ceiling = bracket.floor, bracket.ceiling
     if floor is None or ceiling is None:
@@ -293,7 +318,7 @@ def _served(round_: Round, level: float) -> float:
     floor, ceiling = bracket.floor, bracket.ceiling
     below, above = (next((p for p in round_.points if p is b), None) for b in (floor, ceiling))
     if below is None or above is None or below.measurement is not sustained:
-        return sustained.throughput_infer_per_s  # fewer clients got more, or no result above
+        return sustained.throughput_infer_per_s  # no point above, or fewer clients got more
     share = min(max(math.log(level / below.level) / math.log1p(bracket.gap), 0.0), 1.0)
     more = above.measurement.throughput_infer_per_s / sustained.throughput_infer_per_s
     return float(sustained.throughput_infer_per_s * more**share)

@@ -1,7 +1,7 @@
-"""What the rounds so far decide: a gain, none worth a change, or neither yet.
+"""What the rounds so far decide: a gain, no gain worth a change, or neither yet.
 
-All looks at all finalists share one error (Bonferroni); later looks get more of it (Lan and DeMets,
-Discrete sequential boundaries for clinical trials, 1983).
+All looks at all finalists share one error probability (Bonferroni); later looks get a larger part
+(Lan and DeMets, Discrete sequential boundaries for clinical trials, 1983).
 """
 
 from __future__ import annotations
@@ -12,20 +12,24 @@ from enum import Enum
 
 from tuner.score.ratio import ERROR, Ratio
 
-#: Of the rounds at most, those after which is looked, and the share of the error that each look
-#: spends. Of twelve: after 3, 5, 8 and 12. Simulated: `benchmarks/claims/proof.py`.
+#: For each look: after which share of the maximum number of rounds, and the share of the error
+#: probability that it spends. Of 12 rounds: after 3, 5, 8 and 12. Simulated:
+#: `benchmarks/claims/proof.py`.
 LOOKS = ((0.25, 0.10), (0.4, 0.15), (0.65, 0.25), (1.0, 0.50))
-#: An interval of fewer rounds tells nothing.
+#: An upper end of a ratio above this bounds no gain: the rounds vary too much.
+UNBOUNDED = 2.0
+#: Fewest rounds before a look: intervals of fewer rounds are too wide to decide.
 FEWEST = 3
 
 
 @dataclass(frozen=True)
 class Look:
-    """A look at the rounds.
+    """An interim analysis of the rounds.
 
     Attributes:
-        error: Of the interval of each finalist, both sides together.
-        last: No further rounds are made.
+        error: Probability, 0 to 1, that the interval of one finalist misses the true ratio, both
+            ends together.
+        last: No further rounds are measured.
     """
 
     error: float
@@ -33,11 +37,16 @@ class Look:
 
 
 def look_after(rounds: int, at_most: int, finalists: int, *, late: bool = False) -> Look | None:
-    """The look that is due after so many rounds; None where none is.
+    """The look that is due after a number of ``rounds``; None where none is due.
 
-    ``late``: the time is over, so this is the last look, and it spends all that is left. Rounds
-    beyond ``at_most`` are those of a proof that the user continued: one look when the time is over,
-    which spends half of the error once more.
+    Rounds beyond ``at_most`` are those of a proof that the user continued: one look is due, when
+    the time is over, and spends half of the error probability once more.
+
+    Args:
+        at_most: The maximum number of rounds, ``confirm.rounds`` of the spec.
+        finalists: The number of finalists, which share the error probability.
+        late: The time is over, so this look is the last, and spends the rest of the error
+            probability.
     """
     if rounds > at_most:
         return Look(ERROR / 2.0 / max(finalists, 1), last=True) if late else None
@@ -50,21 +59,23 @@ def look_after(rounds: int, at_most: int, finalists: int, *, late: bool = False)
 
 
 class LookResult(Enum):
-    """What a look says of one finalist."""
+    """What a look shows about one finalist."""
 
     BETTER = "better, by an estimate that is worth a change"
     NO_GAIN = "the estimate is not worth a change"
-    OPEN = "the estimate is worth a change, and the interval includes no gain"
+    OPEN = "the interval includes no gain, and gains that are worth a change"
 
 
 def answer(ratio: Ratio, min_gain: float) -> LookResult:
-    """By a finalist's ratio to the current config; ``min_gain`` is a share.
+    """What a finalist's ratio to the current config shows.
 
-    A finalist is better only where both hold: its interval is above one, and its estimate above
-    the least gain worth a change. An estimate below that ends the comparison at any look: few
-    configs that are truly worth a change look so (simulated: `benchmarks/claims/proof.py`). A
-    ratio without an upper end says nothing of the gain.
+    A finalist is better only if its interval is above 1 and its estimate is above the least gain
+    worth a change. A lower estimate ends the comparison at any look: few configs that are truly
+    worth a change have one (simulated: `benchmarks/claims/proof.py`). A ratio whose interval has no
+    upper end, or one above `UNBOUNDED`, decides nothing against the finalist.
+
+    ``min_gain``: the least gain worth a change, as a share: 0.05 is 5%.
     """
     if ratio.estimate > 1.0 + min_gain:
         return LookResult.BETTER if ratio.low > 1.0 else LookResult.OPEN
-    return LookResult.NO_GAIN if math.isfinite(ratio.high) else LookResult.OPEN
+    return LookResult.NO_GAIN if ratio.high <= UNBOUNDED else LookResult.OPEN

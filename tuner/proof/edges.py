@@ -1,4 +1,4 @@
-"""Whether a winner lies at an edge of the space, so that a wider space may have a better one."""
+"""Whether a winner is at an edge of the space, so that a wider space may contain a better one."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from tuner.space.candidate import CACHE, Candidate
 from tuner.space.parameters import Parameter, RangeParameter, text
 from tuner.spec.paths import DELAY, DIRECT_DELAY, OLDEST_DELAY
 
-#: A choice is continued with the ratio of its last two values, if that is whole and no larger.
+#: A list of values continues with the ratio of its last two, if that is whole and at most this.
 _MOST_TIMES = 4
 
 
 def with_edges(session: Session, trials: Sequence[Trial], verdict: RunDecision) -> RunDecision:
-    """The verdict of a winner with each field whose best value is the outermost that is allowed."""
+    """The verdict with each field of the winner whose value is the largest or smallest allowed."""
     if verdict.winner is None:
         return verdict
     edges = tuple(_edges(session, trials, verdict.winner.candidate))
@@ -34,7 +34,7 @@ def _edges(session: Session, trials: Sequence[Trial], winner: Candidate) -> Iter
         if knob == CACHE or type(value) is not int or len(allowed) < 2:
             continue
         if value == space.current.values.get(knob):
-            continue  # nothing was gained by it
+            continue  # the value is not a change of the winner
         if (beyond := next_beyond(parameter, value)) is None:
             continue
         late = bound is not None and beyond >= bound.bound
@@ -54,7 +54,7 @@ def _edges(session: Session, trials: Sequence[Trial], winner: Candidate) -> Iter
 
 
 def numbers(parameter: Parameter) -> list[int]:
-    """The whole numbers that a parameter allows, ascending: of a range its ends, and the other."""
+    """The whole numbers that a parameter lists, ascending: of a range, its ends and `or` values."""
     if isinstance(parameter, RangeParameter):
         listed: Sequence[object] = (parameter.low, parameter.high, *parameter.special)
     else:
@@ -63,9 +63,9 @@ def numbers(parameter: Parameter) -> list[int]:
 
 
 def next_beyond(parameter: Parameter, value: int) -> int | None:
-    """The next value outside of those allowed; None for one inside, and at a natural end.
+    """The next value beyond the allowed ones, for an outermost ``value``.
 
-    Below 1 there is nothing to try.
+    None where ``value`` is not outermost, or the next value would be below 1.
     """
     *_, second, last = allowed = numbers(parameter)
     step = parameter.step if isinstance(parameter, RangeParameter) else 0
@@ -88,7 +88,7 @@ def _allowed_text(parameter: Parameter) -> str:
 
 
 def _spec_text(parameter: Parameter, beyond: int) -> str:
-    """The value of the field in a spec, which allows one more value."""
+    """The field's entry in a spec, extended by the value ``beyond``."""
     if not isinstance(parameter, RangeParameter):
         values = [*parameter.values, beyond]
         if beyond < min(numbers(parameter)):

@@ -1,4 +1,4 @@
-"""Which configs of a search take part in the proof, and what the search knows of them."""
+"""Which configs of a search take part in the proof, and what the search knows about them."""
 
 from __future__ import annotations
 
@@ -9,19 +9,20 @@ from typing import NamedTuple
 
 from tuner.errors import TrialError
 from tuner.load import seeds
-from tuner.measurement.measurement import LoadPoint
-from tuner.measurement.window import round_window, window_of
+from tuner.measurement.measurement import LoadPoint, Measurement
+from tuner.measurement.window import window_of
 from tuner.meter.session import Session
 from tuner.reason import Fact, Reason, ReasonKind
-from tuner.score.capacity import Bracket, saturated
 from tuner.score.judge import SloOutcome, Verdict
+from tuner.score.late_share import missed_by_chance
 from tuner.score.next_load import LoadPlan, next_load
 from tuner.score.point import Point
-from tuner.score.saturation import Saturated
+from tuner.score.saturation import FAR, Saturated
 from tuner.score.trial import Trial, TrialState
 from tuner.search.estimate import LEAST_LOOK_S, LOOK_ANSWERS, SLOW_ROUND_S
 from tuner.search.first_load import FIRST_SHARE
 from tuner.search.incumbent import leaders, near_misses, reached_level
+from tuner.search.screening import Screening
 from tuner.sentences import sentence
 from tuner.space.candidate import Candidate
 from tuner.spec.model import Confirm, Spec
@@ -29,22 +30,19 @@ from tuner.spec.slo import Goal, Objective, Slo
 
 #: Loads are rounded to five digits.
 _ROUNDED = 1.0 - 1e-4
-#: A config that answered less than one part in so many of a load is not measured beside one that
-#: sustains it: servers and searches differ by some percent, not by three times.
-FAR = 3.0
-#: A look at a tenth of the load that takes longer than this, in seconds, is left out.
+#: A measurement at a tenth of the load is left out if it takes longer than this, in seconds.
 LONG_S = 20.0
-#: The search knows a capacity by two or three loads: shares this near are alike.
+#: Two shares that differ by less than this are alike: two or three loads determine a capacity.
 SAME_USE = 0.2
 
 
 @dataclass(frozen=True)
 class Looks:
-    """How rounds of a slow model are made: looks at what it answers when it is saturated.
+    """How rounds of slow models measure: the throughput of a saturated config.
 
     Attributes:
-        in_flight: So many requests are always sent and not yet answered.
-        length_s: Of each look.
+        in_flight: The number of requests that are kept in flight.
+        length_s: The length of one look, in seconds.
     """
 
     in_flight: int
@@ -56,13 +54,13 @@ class ProofRules:
     """What is compared, under which loads, and by which settings of the spec.
 
     Attributes:
-        confirm: The spec's own.
-        seed: Of the first round's arrivals; later rounds count up.
-        continued: Rounds go on beyond ``confirm.rounds``, until the time is over.
-        shared_soak: The server of a soak shares CPUs with its load generator, those of rounds do
-            not: rounds say little of what holds there.
-        looks: What rounds are, see `looks_of`; None: measurements under loads that a config should
-            sustain.
+        confirm: The settings under ``confirm`` in the spec.
+        seed: The seed of the first round's arrivals; each further round adds 1.
+        continued: Rounds continue beyond ``confirm.rounds``, until the time is over.
+        shared_soak: In a soak, server and load generator share CPUs, but not in a round: so rounds
+            predict the soak's result poorly.
+        looks: How rounds measure where they are looks, see `looks_of`; None where rounds measure
+            near the expected capacity, or at a listed load.
     """
 
     objective: Objective
@@ -74,19 +72,22 @@ class ProofRules:
     shared_soak: bool = False
     looks: Looks | None = None
 
+    @property
+    def compares_capacities(self) -> bool:
+        """Whether rounds compare capacities, which they search as rates."""
+        return self.plan.searches_rates and self.objective.metric is None and self.looks is None
+
 
 @dataclass(frozen=True)
 class Entrant:
-    """A config that takes part.
+    """A config that takes part in the proof, with what the search knows about it.
 
     Attributes:
-        level: The load that it should sustain, or the one that the spec lists.
-        at_most: Requests a second that it does not sustain: the lowest load at which it missed an
-            SLO, or the most that it ever answered (utilisation law; Denning and Buzen, 1978).
-            Infinite where neither was seen.
-        seen: The measurement of the search that its score is for; None where it met the SLOs at no
-            load.
-        saturated: What it answered there when it was saturated, where it was asked.
+        level: The level that the config should sustain, or a level that the spec lists.
+        at_most: Upper bound on the sustained level, see `Trial.at_most_per_s`.
+        seen: The measurement of the search that the score is for; None where the config met the
+            SLOs at no load.
+        saturated: The screening of the config, where the search screened it.
     """
 
     candidate: Candidate
@@ -97,7 +98,7 @@ class Entrant:
 
 
 def entrant_of(trial: Trial, rules: ProofRules) -> Entrant:
-    """What the trial of a config, which was measured or at least screened, shows of it."""
+    """The entrant of a trial that was measured, or at least screened."""
     plan, listed = rules.plan, rules.plan.listed is not None
     level = trial.sustained_level if listed else trial.capacity_level
     if rules.objective.at_level is not None:
@@ -106,15 +107,7 @@ def entrant_of(trial: Trial, rules: ProofRules) -> Entrant:
     decided = [p for p in trial.points if p.outcome is not SloOutcome.TOO_FEW]
     if level is None and decided and not listed:
         level = next_load(decided, plan.levels)
-    at_most = math.inf
-    if plan.searches_rates:
-        missed = Bracket.of(trial.points).ceiling
-        at_most = math.inf if missed is None else missed.level
-        if any(saturated(p) and p.served_per_s for p in trial.points):
-            at_most = min(at_most, max(p.served_per_s or 0.0 for p in trial.points))
-        seen = trial.saturated
-        if seen is not None and seen.at_most_per_s is not None:
-            at_most = min(at_most, seen.at_most_per_s)
+    at_most = trial.at_most_per_s if plan.searches_rates else math.inf
     if level is None:
         lowest = min((p.level for p in decided), default=FIRST_SHARE * at_most)
         level = max(few) if few and not decided else lowest
@@ -126,7 +119,10 @@ def entrant_of(trial: Trial, rules: ProofRules) -> Entrant:
 def entrant_of_current(
     trial: Trial | None, current: Candidate, best: Entrant, rules: ProofRules, low: LowLoads
 ) -> Entrant:
-    """The current config as the search knows it, whatever it met or missed there."""
+    """The current config as an entrant, also where it met the SLOs at no load.
+
+    Without any measurement of the search, its expected level is that of ``best``.
+    """
     if trial is None or not (trial.points or trial.saturated):
         return Entrant(current, best.level)
     entrant = entrant_of(trial, rules)
@@ -134,18 +130,19 @@ def entrant_of_current(
 
 
 def looks_of(spec: Spec, plan: LoadPlan, entrants: Sequence[Entrant]) -> Looks | None:
-    """Whether rounds of these configs are looks, and which; None: they are measurements.
+    """How rounds of these configs look, where rounds are looks; None where they are not.
 
-    A percentile needs hundreds of answers, which take a slow model minutes; what a config answers
-    when it is saturated is known after some. It compares configs only where it explains what they
-    sustain: where their capacities in the search are about the same share of it. The soaks, of the
-    winner and of the current config, judge the percentile.
+    A percentile needs hundreds of answers, which take a slow model minutes. The throughput of a
+    saturated config needs only some. Looks replace the other rounds only where the saturated
+    throughput predicts the capacity: in the search, the capacities were about the same share of it
+    for all configs. The soaks of the winner and the current config judge the percentile.
     """
     seen = [e.saturated for e in entrants if e.saturated is not None and e.seen is not None]
     if not plan.searches_rates or spec.objective.metric is not None or len(seen) < len(entrants):
         return None
     alike = {(s.in_flight, s.batch_size) for s in seen}
-    window_s = max(round_window(spec, LoadPoint(plan.arrivals, e.level)).total_s for e in entrants)
+    loads = (LoadPoint(plan.arrivals, e.level) for e in entrants)
+    window_s = max(window_of(spec, load, brief=True).total_s for load in loads)
     if len(alike) > 1 or window_s < SLOW_ROUND_S:
         return None
     used = [e.level / s.answered_per_s for e, s in zip(entrants, seen, strict=True)]
@@ -161,7 +158,11 @@ def far_behind(one: Entrant, other: Entrant) -> bool:
 
 
 def nearest_of(trials: Sequence[Trial], current: Candidate, rules: ProofRules) -> Entrant:
-    """The one that may sustain most, of the other configs that were measured."""
+    """The config with the highest upper bound, of those that did not fail, without the current one.
+
+    Raises:
+        ValueError: No other config was measured.
+    """
     others = [t for t in trials if t.candidate != current and t.state is not TrialState.FAILED]
     return max((entrant_of(t, rules) for t in others), key=lambda e: e.at_most)
 
@@ -169,10 +170,11 @@ def nearest_of(trials: Sequence[Trial], current: Candidate, rules: ProofRules) -
 def finalists_of(
     trials: Sequence[Trial], spec: Spec, current: Candidate, near_miss: float
 ) -> list[Trial]:
-    """The best few that seem better than the current config by enough, else the best other one.
+    """The best trials that seem better than the current config by the least gain worth a change.
 
-    Noise counts in the candidate's favour: the rounds decide. Candidates that lost their race by no
-    more than noise (the SLO utilisation ``near_miss``) come after those that did not lose.
+    There are at most ``confirm.finalists``; without any, the best other trial is the finalist. In
+    doubt a trial is a finalist, since the rounds decide. Candidates that lost their race within the
+    noise (up to the SLO utilisation ``near_miss``) come after those that did not lose.
     """
     baseline = next((t for t in trials if t.candidate == current), None)
     gain = 1.0 + float(spec.confirm.min_gain)
@@ -204,7 +206,7 @@ def _less(trial: Trial, baseline: Trial | None, gain: float) -> bool:
 
 
 def _more(trial: Trial, baseline: Trial | None, gain: float, near_miss: float) -> bool:
-    """It has the goodput, or nearly sustained the load, that would be worth a change."""
+    """Whether its goodput, or the load it nearly sustained, is a gain worth a change."""
     bar = None if baseline is None else baseline.score
     if baseline is None or bar is None or not bar.feasible:
         return True
@@ -221,10 +223,12 @@ def _more(trial: Trial, baseline: Trial | None, gain: float, near_miss: float) -
 def slo_missed_at_low_load(
     session: Session, candidate: Candidate, level: float = 0.0
 ) -> Reason | None:
-    """The SLO that a config misses for a lone request, or at a tenth of ``level``; else None.
+    """The SLO that a config misses for a single request, or at a tenth of ``level``; else None.
 
-    A batcher that waits for more requests keeps a lone one for all its queue delay. Nothing is
-    asked of a closed loop, or where the spec says which loads there are.
+    A batcher that waits for more requests delays a single request by the whole queue delay. Nothing
+    is measured for a closed loop, or where the spec lists the loads.
+
+    ``level``: the load that the config sustains, in requests per second; 0: only single requests.
 
     Raises:
         TrialError: The config could not be served, or gave no result.
@@ -243,25 +247,31 @@ def slo_missed_at_low_load(
                 facts["queue_delay_ms"] = delay_us / 1e3
             return Reason(ReasonKind.LONE_REQUEST_MISSES, facts=facts)
     tenth = plan.levels.nearest(level / 10.0)
-    window = window_of(session.spec, LoadPoint(plan.arrivals, tenth))
+    window = window_of(session.spec, LoadPoint(plan.arrivals, tenth), brief=True)
     if tenth >= level or window.total_s > LONG_S:
         return None
-    for again in range(2):  # what happens once may be due to what was before
+    windows, missed = list[Measurement](), list[Slo]()
+    for again in range(2):  # a single miss may come from earlier requests
         point = session.bench.once(tenth, seed + again, window)
-        missed = [s.expression for s in point.slo if s.verdict is Verdict.FAIL]
+        windows.append(point.measurement)
+        judged = zip(session.spec.slos, point.slo, strict=True)
+        missed = [slo for slo, result in judged if result.verdict is Verdict.FAIL]
         if not missed or point.measurement.disturbances:
             return None
-    facts = {"rate_per_s": float(tenth), "slo": missed[0]}
+    missed = [slo for slo in missed if not missed_by_chance(slo, windows)]
+    if not missed:
+        return None
+    facts = {"rate_per_s": float(tenth), "slo": str(missed[0])}
     return Reason(ReasonKind.LOW_LOAD_MISSES, facts=facts)
 
 
 class LowLoads(NamedTuple):
-    """What few requests showed.
+    """The results at low loads.
 
     Attributes:
-        trials: Of the search, infeasible where the config misses an SLO at low loads.
-        missed: Those configs, which sustain no load.
-        reasons: About each.
+        trials: The trials of the search; infeasible where the config misses an SLO at low loads.
+        missed: The configs that miss an SLO at low loads: they sustain no load.
+        reasons: The reason for each of these configs.
     """
 
     trials: list[Trial]
@@ -270,9 +280,10 @@ class LowLoads(NamedTuple):
 
 
 def at_low_loads(session: Session, trials: Sequence[Trial]) -> LowLoads:
-    """Sends the current config few requests.
+    """Tests the current config at low loads.
 
-    The best others are asked only where the current config misses an SLO: most share its cause.
+    The best other configs are tested only if the current config misses an SLO, since the cause is
+    often common to all configs.
     """
     updated, misses, reasons = list(trials), list[Candidate](), list[Reason]()
     current = [t for t in trials if t.candidate == session.current and t.points]
@@ -283,8 +294,10 @@ def at_low_loads(session: Session, trials: Sequence[Trial]) -> LowLoads:
         try:
             missed = slo_missed_at_low_load(session, trial.candidate, trial.sustained_level or 0.0)
         except TrialError as error:
-            session.events.note(f"{name} was not asked at low loads: {error.message}")
-            missed = None
+            session.events.note(f"{name} was not tested at low loads: {error.message}")
+            if trial in current:
+                break  # it may not be deployed
+            continue
         if missed is not None:
             misses.append(trial.candidate)
             reasons.append(missed.of(name))
@@ -293,5 +306,24 @@ def at_low_loads(session: Session, trials: Sequence[Trial]) -> LowLoads:
             score = replace(trial.score, feasible=False, violation=1.0, best_point=None)
             updated[updated.index(trial)] = replace(trial, state=TrialState.MEASURED, score=score)
         elif trial in current:
+            updated[updated.index(trial)] = _bounded(session, trial, leading)
             break
     return LowLoads(updated, misses, reasons)
+
+
+def _bounded(session: Session, trial: Trial, leading: Sequence[Trial]) -> Trial:
+    """The trial of the deployed current config, with a look if that shows it to be far behind.
+
+    The search may suggest that by an overload, which bounds nothing.
+    """
+    best = max((t.sustained_level or 0.0 for t in leading), default=0.0)
+    if FAR * trial.at_most_per_s <= best or not trial.answered_less_than(best / FAR):
+        return trial
+    screening = Screening(session)
+    try:
+        screening.bound(trial.candidate, best)
+    except TrialError as error:
+        session.events.note(f"no bound of the current config: {error.message}")
+    seen = screening.seen.get(trial.candidate.key)
+    bounded = replace(trial, saturated=seen or trial.saturated)
+    return bounded if FAR * bounded.at_most_per_s <= best else trial

@@ -1,7 +1,7 @@
-"""What a proof measures, each of it once: what an interrupted one has stored is not made again.
+"""The measurements of a proof, each made once: a resumed proof reuses the stored ones.
 
-A measurement is known by its config, its seed and its load before it is made; every purpose has
-seeds of its own.
+Config, seed and load identify a measurement. Rounds, looks, soaks and simpler configs use different
+seeds.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ Result = TypeVar("Result")
 
 @dataclass
 class MeasuredOnce:
-    """The bench of a proof.
+    """The bench of a proof, with the stored measurements.
 
     Attributes:
-        stored: What an earlier part of the run measured.
-        record: Stores a measurement at once.
-        note: Receives a sentence about a server that died, and was started again.
+        record: Receives each new measurement, to store it.
+        stored: The measurements that an earlier part of the run stored.
+        note: Receives a sentence when a server died and another one is started.
     """
 
     bench: Bench
@@ -50,17 +50,23 @@ class MeasuredOnce:
         soak_s: float | None = None,
         look_s: float | None = None,
     ) -> Result:
-        """What ``use`` makes of loads measured on one server; once more if that server dies.
+        """Calls ``use`` with a function that measures levels on one fresh server.
+
+        If the server dies, another one is started and ``use`` is called again. No server starts
+        while all measurements are stored ones.
 
         Args:
-            number: Of the round.
-            use: Gets the function that measures a load; it may be called twice.
-            soak_s: What it measures are soaks that last at least so long; None: measurements as
-                long as those of any round.
-            look_s: What it measures are looks that last at least so long, with as many requests in
-                flight as the level says; they judge no SLO.
+            number: The number of the round or the soak.
+            use: Receives the measuring function, from a level to its point.
+            soak_s: Shortest length of each measurement, a soak; None where these are no soaks.
+            look_s: Shortest length of each measurement, a look, with the level as the number of
+                requests in flight; no SLO is judged. None where these are no looks.
+
+        Returns:
+            The result of ``use``.
 
         Raises:
+            ServerGoneError: The server died at each attempt.
             TrialError: The config could not be served, or a load gave no result.
         """
         rows: list[Repeat] = []
@@ -86,7 +92,7 @@ class MeasuredOnce:
         try:
             for attempt in Attempts(self.note):
                 with attempt:
-                    rows.clear()  # those of a server that died count nowhere
+                    rows.clear()  # measurements on a server that died do not count
                     served = False
                     return use(measure)
         except ServerGoneError:

@@ -1,6 +1,6 @@
-"""What happens beyond the capacity: the winner and the current config, each overloaded once.
+"""Overloads the winner and the current config once each, to report what happens beyond capacity.
 
-A current config whose overload the winner sustains in every round is spared.
+The current config is not overloaded where the winner sustains that load in every round.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _CURRENT, _WINNER = "current config", "winner"
 
 
 def probe_overload(session: Session, verdict: RunDecision) -> RunDecision:
-    """The verdict with what an overload did, or the reason why that is not known.
+    """The verdict with the results of the overloads, or the reasons why there are none.
 
     Raises:
         InterruptedRunError: The user stopped it.
@@ -54,14 +54,14 @@ def probe_overload(session: Session, verdict: RunDecision) -> RunDecision:
 
 
 def _sustained(side: ProvedConfig) -> list[float]:
-    """Loads at which it met every SLO; the lowest is what it sustained every time, or for long."""
+    """Levels that met every SLO: the one of the soak, or those of the rounds without a soak."""
     if side.sustained is not None:
         return [side.sustained.level]
     return [p.level for p in side.rounds if p.passed]
 
 
 def _still_served(side: ProvedConfig | None) -> bool:
-    """Whether nothing was served since its soak: that server was fresh, and sustained its load."""
+    """Whether the server of its soak still runs, which was fresh and sustained its only load."""
     return (
         side is not None
         and side.sustained is not None
@@ -73,5 +73,6 @@ def _still_served(side: ProvedConfig | None) -> bool:
 def _probe(session: Session, side: ProvedConfig, level: float, slo: Slo) -> Overload:
     if OVERLOAD * level > session.bench.sendable.most:
         raise ClientLimitError("its overload is more than the load generator can send")
-    session.bench.deploy(side.candidate, fresh=not _still_served(side))
+    fresh = not _still_served(side)
+    session.bench.deploy(side.candidate, fresh=fresh, in_production=side.sustained is not None)
     return session.bench.overload(level, slo, seeds.of_overload(session.spec.search.seed))

@@ -2,9 +2,9 @@
 
     entrants ─> rounds ─> (decide) ─> simplest ─> low loads ─> answers ─> soak
 
-The current config and the finalists are measured again in rounds. The best that is shown to be
-better is made as simple as possible, must answer what the current one answers, and is put under
-one long load. `docs/internals/measuring-policy.md` says why.
+The current config and the finalists are measured again in rounds. The best finalist that proves
+better is made as simple as possible, must give the same answers as the current config, and is
+measured under one long load. `docs/internals/measuring-policy.md` says why.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from tuner.proof.entrants import (
     slo_missed_at_low_load,
 )
 from tuner.proof.measured import MeasuredOnce
+from tuner.proof.next_soak import likely_capacity
 from tuner.proof.rounds import RoundsResult, add_round, leave_unless_met, run_rounds
 from tuner.proof.simplest import Simplest, simplest
 from tuner.proof.soak import (
@@ -38,17 +39,15 @@ from tuner.proof.soak import (
     OF_MEAN,
     first_level,
     least_gain_level,
-    lowered_share,
     soak,
     surely_less,
 )
 from tuner.proof.verdict import (
     best_other,
+    credited_gain,
     failures,
     gain_of,
-    least_gain,
     limits,
-    lowered_gain,
     nearest_miss,
     none_near,
     refuse_without_alternative,
@@ -59,7 +58,7 @@ from tuner.proof.verdict import (
 from tuner.reason import Reason, ReasonKind
 from tuner.record.confirmation import Repeat, Role, Soak
 from tuner.record.proved import ProvedConfig
-from tuner.record.result_schema import Gain, RunDecision
+from tuner.record.result_schema import RunDecision
 from tuner.record.status import Status
 from tuner.score.judge import SloOutcome
 from tuner.score.trial import Trial
@@ -72,21 +71,19 @@ from tuner.sentences import failed
 from tuner.space.candidate import Candidate, list_sizes
 from tuner.space.words import changes_text
 
-#: Two soaked throughputs this close are equal: a window answers a little more or less by chance.
+#: Soaked throughputs are equal if their ratio is at least this: windows vary a little by chance.
 NEARLY = 0.99
-#: A quotient of two loads may be off by as much.
-_ROUNDED = 1.0 - 1e-9
 
 
 def prove(session: Session, trials: Sequence[Trial], stored: Sequence[Repeat] = ()) -> RunDecision:
-    """Whether a config of the search is better than the current one, and what it sustains.
+    """Whether a config of the search is better than the current one, and which load it sustains.
 
-    ``stored``: what an earlier part of the run has measured for its proof.
+    ``stored``: the measurements of the proof that an earlier part of the run stored.
 
     Raises:
         InterruptedRunError: The user stopped it.
         TooManyFailedTrialsError: Every config but the current one failed.
-        NothingToSearchError: None was tried in the budget's time or trials.
+        NothingToSearchError: No other config was measured within the budget.
     """
     return _Proof(session, trials, stored).run()
 
@@ -118,7 +115,7 @@ class _Proof:
         session, trials, plan = self._session, self._trials, self._rules.plan
         current_trial = next((t for t in trials if t.candidate == session.current), None)
         baseline = ProvedConfig.of_trial(current_trial)
-        if baseline is not None and session.current in self._low.missed:  # it sustains no load
+        if baseline is not None and session.current in self._low.missed:  # no load is sustained
             baseline = replace(baseline, at_most_infer_per_s=None)
         failed = failures(session.current, trials)
         if not leaders(trials, session.spec.objective.goal, session.current):
@@ -180,12 +177,12 @@ class _Proof:
         except TrialError as error:
             reason = Reason(ReasonKind.NOT_COMPARED, causes=(error.reason,))
             return RunDecision.of(Status.NOT_KNOWN, (reason,), baseline)
-        if race.current.looked_at:  # which judges no SLO
+        if race.current.looked_at:  # a look judges no SLO
             return self._take_best(race, baseline)
         return self._take_best(race, race.current.proved())
 
     def _take_best(self, race: RoundsResult, baseline: ProvedConfig | None) -> RunDecision:
-        """The best of those that are better, if it also gives the same answers and lasts."""
+        """The verdict for the best finalist that is better, gives the same answers and lasts."""
         rules = self._rules
         proved = (self._prove(race, winner, baseline) for winner in race.better)
         verdict = next((v for v in proved if v is not None), None)
@@ -211,8 +208,8 @@ class _Proof:
     def _prove(
         self, race: RoundsResult, winner: Contender, baseline: ProvedConfig | None
     ) -> RunDecision | None:
-        """The verdict that writes it; None where it is refused, and why is told."""
-        if not winner.rounds:  # the current config needs none: the soak tests what is claimed
+        """The verdict with the winner; None where the winner is refused, with the reason stored."""
+        if not winner.rounds:  # without a comparison only the winner needs a round
             add_round(self._measured, winner, self._rules, 0, Role.CANDIDATE, self._round_over)
             if winner.left is None:
                 leave_unless_met(winner)
@@ -224,15 +221,16 @@ class _Proof:
             if candidate != simplest.candidate:
                 undone = tuple(replace(change, kept=True) for change in simplest.undone)
                 simplest = Simplest(candidate, candidate, undone)
-                self._tell(candidate, Reason(ReasonKind.SIMPLER_FAILS))
+                self._add_reason(candidate, Reason(ReasonKind.SIMPLER_FAILS))
             try:
-                self._ask(candidate, level)
+                self._check_answers(candidate, level)
                 soaked = self._soak(race, winner, simplest, level)
                 proved = winner.proved(candidate, soaked)
                 beside = self._current_beside(race, winner, baseline, proved, level)
-                gain = self._gain(race, winner, simplest, proved, level, beside)
+                simplified = not all(change.kept for change in simplest.undone)
+                gain = credited_gain(race, winner, proved, self._rules, level, beside, simplified)
             except TrialError as error:
-                self._tell(candidate, error.reason)
+                self._add_reason(candidate, error.reason)
                 continue
             return RunDecision.of(
                 Status.IMPROVED,
@@ -248,12 +246,14 @@ class _Proof:
         spec, space = self._session.spec, self._session.job.space
         ratio = race.ratios.get(winner.candidate)
         small = ratio is not None and ratio.low * OF_MEAN <= 1.0
+        less = {t.candidate for t in self._trials if t.answered_less_than(level)}
+        outdone = outdone_by(space, spec, self._trials, winner.candidate)
         self._begin("looking for the simplest config that is as good", Ahead.UNDOING)
         return simplest(
             *(self._measured, winner, space.current, level, self._rules, space),
             sizes=list_sizes(spec),
             leave_out=lambda: small or self._is_too_late_to_undo(),
-            loses=outdone_by(space, spec, self._trials, winner.candidate),
+            loses=lambda candidate: candidate in less or outdone(candidate),
         )
 
     def _is_too_late_to_undo(self) -> bool:
@@ -261,11 +261,11 @@ class _Proof:
             self._left_out = (Reason(ReasonKind.LEFT_OUT, facts={"what": "undoing changes"}),)
         return late
 
-    def _ask(self, candidate: Candidate, level: float) -> None:
-        """Sends it few requests, and compares its answers with the current config's.
+    def _check_answers(self, candidate: Candidate, level: float) -> None:
+        """Tests the config at low loads, and compares its answers with the current config's.
 
         Raises:
-            TrialError: It misses an SLO with so few requests, or answers something else.
+            TrialError: The config misses an SLO at low loads, or its answers differ.
         """
         session = self._session
         if idle := slo_missed_at_low_load(session, candidate, level):
@@ -276,17 +276,17 @@ class _Proof:
         answers = same_answers(session.bench, session.current, candidate, *within)
         if answers.kind is ReasonKind.ANSWERS_CHANGED:
             raise failed(TrialError, answers)
-        self._tell(candidate, answers)
+        self._add_reason(candidate, answers)
 
     def _soak(
         self, race: RoundsResult, winner: Contender, left: Simplest, level: float
     ) -> Soak | None:
-        """What the config sustains for long; None where the spec wants no soak.
+        """The soak of the config; None where the spec turns soaks off.
 
-        A simpler config gets no lower load: the winner itself may sustain this one.
+        A simplified config is not soaked at lower loads: the winner may sustain the first one.
 
         Raises:
-            TrialError: No load that is a gain holds; or that is not known, and must be.
+            TrialError: No load that is a gain is sustained, or it is not known whether one is.
         """
         if not self._soaks:
             return None
@@ -311,12 +311,12 @@ class _Proof:
             unknown = Reason(ReasonKind.SOAK_UNKNOWN, causes=(result.why_unknown,))
             if not self._session.accept_unsoaked:
                 raise failed(TrialError, unknown)
-            self._tell(candidate, unknown)
+            self._add_reason(candidate, unknown)
         elif result.failures:
             lowered = (*result.failures, result.sustained.reason)
-            self._tell(candidate, Reason(ReasonKind.SOAK_LOWERED, causes=lowered))
+            self._add_reason(candidate, Reason(ReasonKind.SOAK_LOWERED, causes=lowered))
         for trend in () if result.sustained is None else result.sustained.trends:
-            self._tell(candidate, trend)
+            self._add_reason(candidate, trend)
         return result
 
     def _current_beside(
@@ -327,20 +327,29 @@ class _Proof:
         proved: ProvedConfig,
         level: float,
     ) -> Soak | None:
-        """One long load of what the winner is credited with, on the current config.
+        """Soaks the current config at the load that leaves no gain worth a change.
 
-        None where it is known to sustain less. ``level``: the load of the winner's first soak.
+        Where the rounds compared the two, that is a part of the winner's likely capacity: its
+        credit leaves out more, and so does the figure of the current config. Else it is a part of
+        the credited load.
+
+        None where search and rounds show that the current config sustains less. ``level``: the load
+        of the winner's first soak.
 
         Raises:
-            TrialError: It sustains as much, so that nothing is gained; or that is not known.
+            TrialError: The current config sustains the load, or it is not known whether it does.
         """
         if surely_less(race, winner, baseline, proved, self._rules, level):
             return None
         plan, current = self._rules.plan, race.current
-        open_loop = plan.arrivals.open_loop
+        open_loop, left_out = plan.arrivals.open_loop, 0.0
         load = proved.credited_level / self._enough if open_loop else current.entrant.level
         if plan.listed is not None:
             load = min(listed for listed in plan.listed if listed >= load)
+        elif self._rules.compares_capacities and winner.candidate in race.ratios:
+            likely = likely_capacity(proved.soak, winner) or proved.credited_level
+            left_out = max(1.0 - proved.credited_level / likely, 0.0)
+            load = likely / self._enough
         self._session.events.phase("soaking the current config at the winner's load")
         config, note = self._session.current, self._note_soak
         result = soak(self._measured, config, current, load, self._rules, note, at_most=1)
@@ -348,46 +357,13 @@ class _Proof:
             unknown = Reason(ReasonKind.CURRENT_SOAK_UNKNOWN, causes=(result.why_unknown,))
             raise failed(TrialError, unknown)
         if result.sustained is None:
-            return result
+            return replace(result, headroom=left_out)
         enough = result.sustained.throughput_infer_per_s * self._enough
         if enough >= NEARLY * (proved.credited_infer_per_s or 0.0):
             raise failed(
                 TrialError, Reason(ReasonKind.NO_LASTING_GAIN, causes=(result.sustained.reason,))
             )
         return result
-
-    def _gain(
-        self,
-        race: RoundsResult,
-        winner: Contender,
-        simplest: Simplest,
-        proved: ProvedConfig,
-        level: float,
-        beside: Soak | None,
-    ) -> Gain | None:
-        """None where the current config met the SLOs at no load.
-
-        Raises:
-            TrialError: What is credited is no gain over what the current config may sustain.
-        """
-        gain = gain_of(race, winner, self._rules)
-        if gain is None:
-            current = race.current.entrant
-            if beside is not None and beside.lost and self._rules.plan.searches_rates:
-                missed = min(s.level for s in beside.tried)
-                current = replace(current, at_most=min(current.at_most, missed))
-            gain = least_gain(proved.credited_level, current, self._rules)
-        else:
-            lowered, lost = lowered_share(proved, level), beside is not None and beside.lost
-            simplified = not all(change.kept for change in simplest.undone)
-            gain = lowered_gain(gain, lowered, self._enough, simplified=simplified, lost=lost)
-        if gain is None:
-            return None
-        enough = self._enough * _ROUNDED
-        if gain.ratio.low < (enough if gain.at_least else 1.0) or gain.ratio.estimate < enough:
-            unsure = Reason(ReasonKind.GAIN_UNSURE, facts={"ratio": float(gain.ratio.low)})
-            raise failed(TrialError, unsure)
-        return gain
 
     @property
     def _soaks(self) -> bool:
@@ -400,7 +376,7 @@ class _Proof:
     def _name(self, candidate: Candidate) -> str:
         return changes_text(candidate, self._session.current)
 
-    def _tell(self, candidate: Candidate, reason: Reason) -> None:
+    def _add_reason(self, candidate: Candidate, reason: Reason) -> None:
         self._reasons.append(reason.of(self._name(candidate)))
 
     def _note_soak(self, text: str) -> None:

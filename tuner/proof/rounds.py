@@ -1,4 +1,4 @@
-"""Configs measured in rounds: in each, every config on a fresh server, under the same arrivals."""
+"""Rounds: each measures every config once, on a fresh server, under the same arrivals."""
 
 from __future__ import annotations
 
@@ -11,34 +11,40 @@ from statistics import geometric_mean
 from typing import NamedTuple, assert_never
 
 from tuner.errors import ClientLimitError, LoadFailedError, ModelFailsError, TrialError
-from tuner.proof.compare import compare
+from tuner.proof.compare import Side, compare
 from tuner.proof.contender import Contender, measure_round
 from tuner.proof.decide import Look, LookResult, answer, look_after
 from tuner.proof.entrants import Entrant, ProofRules
 from tuner.proof.measured import MeasuredOnce
 from tuner.reason import Reason, ReasonKind
 from tuner.record.confirmation import Role
+from tuner.score.capacity import NEAR
 from tuner.score.judge import SloOutcome, too_few_text
+from tuner.score.point import Point
 from tuner.score.ratio import Ratio
 from tuner.sentences import failed
 from tuner.space.candidate import Candidate
 
 
 def in_turn(sides: Sequence[Contender], number: int) -> list[Contender]:
-    """The order of a round: it is turned and reversed, so that a drift favours no side."""
+    """The order of measurement in round ``number``, from 0.
+
+    The order rotates every two rounds and reverses in each second one, so that a drift of the
+    machine favors no config.
+    """
     first = number // 2 % len(sides)
     turned = [*sides[first:], *sides[:first]]
     return turned if number % 2 == 0 else turned[::-1]
 
 
 class RoundSide(NamedTuple):
-    """A config of a round."""
+    """A config of a round, with its role: the current config or a candidate."""
 
     contender: Contender
     role: Role
 
 
-#: Makes a round by its number, of sides in the order of a number.
+#: Measures a round; receives its number, and the function that gives a round's configs in order.
 MakesRound = Callable[[int, Callable[[int], Sequence[RoundSide]]], None]
 
 
@@ -60,13 +66,14 @@ def _make_round(
 
 @dataclass(frozen=True)
 class RoundsResult:
-    """What the rounds showed.
+    """The result of the rounds.
 
     Attributes:
-        finalists: In the order they came in.
-        ratios: Of each finalist to the current config, as of its last look.
-        better: Those shown to be better, the best first.
-        no_gain: No finalist has a gain that is worth a change, by its estimate.
+        current: The current config with its rounds.
+        finalists: The finalists with their rounds, in the order of the search's ranking.
+        ratios: The ratio of each finalist to the current config, as of its last look.
+        better: The finalists that proved better, the best first.
+        no_gain: No finalist's estimated gain is worth a change.
     """
 
     current: Contender
@@ -85,15 +92,15 @@ def run_rounds(
     round_over: Callable[[str, Contender], None],
     beside: MakesRound | None = None,
 ) -> RoundsResult:
-    """Rounds of the current config and the finalists, until a look at them decides.
+    """Measures rounds of the current config and the finalists, until a look decides.
 
     Args:
         late: Whether the time for rounds is over.
-        round_over: Receives the round's name and the config, after each of its rounds.
-        beside: Makes a round elsewhere, perhaps with the next ones.
+        round_over: Receives the round's name and the config, after each round of a config.
+        beside: Measures rounds on several benches; None: on the bench of ``measured``.
 
     Raises:
-        TrialError: The current config cannot be measured.
+        TrialError: The current config cannot be measured, or has too few answers for a verdict.
     """
     make_round = beside or partial(_make_round, measured, rules, round_over)
     now, others = Contender(current), [Contender(f) for f in finalists]
@@ -117,8 +124,11 @@ def run_rounds(
         if _is_undecided(now, look):
             continue
         if now.outcome is SloOutcome.MISSED and not rules.plan.searches_rates:
-            racing.sort(key=lambda f: -geometric_mean(f.readings(rules)))
-            return RoundsResult(now, tuple(others), {}, tuple(racing))
+            better = [f for f in racing if _surely_meets(f, now, racing, rules, look.error)]
+            better.sort(key=lambda f: -geometric_mean(f.readings(rules)))
+            if better or (look.last and (time_is_over or not rules.continued)):
+                return RoundsResult(now, tuple(others), {}, tuple(better))
+            continue
         current_ratios = {f.candidate: _ratio(f, now, racing, rules, look.error) for f in racing}
         ratios |= current_ratios
         least = float(rules.confirm.min_gain)
@@ -134,10 +144,10 @@ def run_rounds(
 
 
 def _is_undecided(current: Contender, look: Look) -> bool:
-    """Whether the current config has too few answers so far to be compared with.
+    """Whether the current config has too few answers so far for a comparison.
 
     Raises:
-        TrialError: More rounds would not help, or there are none.
+        TrialError: More rounds would not help, or this look is the last.
     """
     few = current.outcome is SloOutcome.TOO_FEW
     if few and (look.last or not any(p.passed for p in current.points)):
@@ -153,7 +163,7 @@ def add_round(
     role: Role,
     round_over: Callable[[str, Contender], None],
 ) -> None:
-    """One more round of a config, which leaves where it cannot be measured.
+    """Adds one round of a config. A candidate that cannot be measured leaves the rounds.
 
     Raises:
         TrialError: The current config cannot be measured.
@@ -171,7 +181,7 @@ def add_round(
 
 
 def leave_unless_met(finalist: Contender) -> None:
-    """A finalist that met the SLOs at no load of most of its rounds takes part in no more."""
+    """A finalist leaves the rounds unless at least half of them met the SLOs at some load."""
     if finalist.looked_at:
         return  # the soak judges
     match finalist.outcome:
@@ -192,6 +202,40 @@ def _too_few(side: Contender) -> Reason:
     return Reason(ReasonKind.TOO_FEW_AGAIN, facts=facts)
 
 
+def _surely_meets(
+    finalist: Contender,
+    current: Contender,
+    racing: Sequence[Contender],
+    rules: ProofRules,
+    error: float,
+) -> bool:
+    """Whether a finalist surely uses less of its SLOs than a current config that missed one.
+
+    Near the bound, chance alone makes one of two equal configs miss it.
+    """
+
+    def side(contender: Contender) -> Side:
+        values = [1.0 / _used(p) for p in contender.points]
+        return replace(contender.side(rules), values=values)
+
+    beside = [side(f) for f in racing if f is not finalist]
+    return compare(side(finalist), side(current), error, beside).low > 1.0
+
+
+def _used(point: Point) -> float:
+    """The SLO utilisation; at an end of `NEAR` where it does not explain the outcome."""
+    used = point.slo_utilisation
+    match point.outcome:
+        case SloOutcome.MET:
+            return used if used and used <= 1.0 else NEAR[0]
+        case SloOutcome.MISSED:
+            return used if used and used > 1.0 else NEAR[1]
+        case SloOutcome.TOO_FEW:
+            return used or 1.0
+        case _:
+            assert_never(point.outcome)
+
+
 def _ratio(
     contender: Contender,
     other: Contender,
@@ -199,9 +243,13 @@ def _ratio(
     rules: ProofRules,
     error: float,
 ) -> Ratio:
-    """The ratio by the rounds that all had; a limit of the load generator leaves it open."""
+    """The ratio of two configs by their rounds.
+
+    Without an upper end where the load generator's limit hides the capacity of ``contender``. Where
+    that limit hides the capacity of ``other``, no round counts in favor of ``contender``.
+    """
     one, two = contender.side(rules), other.side(rules)
-    if other.limited:  # what it may sustain beyond is not known
+    if other.limited:  # its capacity may be higher
         one = replace(one, values=[min(pair) for pair in zip(one.values, two.values, strict=True)])
     ratio = compare(one, two, error, [f.side(rules) for f in racing if f not in (contender, other)])
     return replace(ratio, high=math.inf) if contender.limited else ratio
@@ -214,7 +262,7 @@ def _leave(
     rules: ProofRules,
     error: float,
 ) -> None:
-    """A finalist without a gain, or that another one surely beats, takes part in no more rounds."""
+    """Finalists leave that have no gain, or are less than the best one, by their interval."""
     best = max(racing, key=lambda f: ratios[f.candidate].estimate)
     for finalist in racing:
         if answers[finalist.candidate] is LookResult.NO_GAIN:

@@ -1,8 +1,8 @@
-"""The simplest config that is as good: changes that make no difference are undone.
+"""The simplest config that is as good as the winner: changes without an effect are undone.
 
-Those that surely change nothing go without a measurement. The others are undone one after the
-other, under the load that the winner is to be credited with, and stay undone where it is sustained:
-so small losses do not add up.
+Changes that Triton treats as none are undone without a measurement. The others are undone one by
+one, each measured under the load that the winner should be credited with, and stay undone if the
+config sustains that load. Since the load stays the same, small losses do not add up.
 """
 
 from __future__ import annotations
@@ -24,17 +24,19 @@ from tuner.space.space import Space
 from tuner.spec.paths import CACHE_ENABLE, CACHE_SIZE, DYNAMIC_BATCHING
 from tuner.spec.units import bytes_text
 
-#: A simpler config may serve this share less, or have so much more of what is minimised.
+#: Share of the winner's throughput (or of one over its minimized metric) that a simpler config may
+#: lose.
 MOST_LOSS = 0.02
 
 
 @dataclass(frozen=True)
 class Simplest:
-    """What is left of a winner.
+    """A winner made simpler.
 
     Attributes:
-        winner: Without what surely changes nothing.
-        undone: Each change that was tried without.
+        candidate: The simplest config.
+        winner: The winner, without the changes that Triton treats as none.
+        undone: Each change that was undone as a test, with the result.
     """
 
     candidate: Candidate
@@ -51,7 +53,7 @@ class _Undoing:
     tried: list[ChangeUndone]
 
     def is_as_good(self, name: str, candidate: Candidate) -> bool:
-        """Whether a simpler config sustains the load, and loses no more than it may."""
+        """Whether a simpler config sustains the load, and loses at most `MOST_LOSS`."""
         score = geometric_mean(self.winner.readings(self.rules))
         value: float | None = None
         good = False
@@ -61,7 +63,7 @@ class _Undoing:
             enough = value >= (1.0 - MOST_LOSS) * score
             searched = self.rules.plan.searches_rates and not simpler.looked_at
             good = enough or searched
-            if not simpler.looked_at:  # else the soak judges
+            if not simpler.looked_at:  # a look judges no SLO: the soak does
                 good = good and simpler.outcome is SloOutcome.MET
             value = score if searched and good else value
         except TrialError:
@@ -93,13 +95,13 @@ def simplest(
     leave_out: Callable[[], bool] = lambda: False,
     loses: Callable[[Candidate], bool] = lambda _: False,
 ) -> Simplest:
-    """Undoes what makes no difference between the winner and the ``current`` config.
+    """Undoes the winner's changes of the ``current`` config that have no effect.
 
     Args:
-        level: The load that the winner is to be credited with.
-        sizes: Of the response cache, those the spec lets choose from, in bytes.
-        leave_out: Whether no further change may be measured; asked before each.
-        loses: Whether a config is expected to sustain far less: it is not measured.
+        level: The load that the winner should be credited with.
+        sizes: The sizes of the response cache that the spec allows, in bytes.
+        leave_out: Whether no further change may be measured; called before each measurement.
+        loses: Whether a config is expected to sustain a lower load; such a config is not measured.
     """
     undoing = _Undoing(measured, winner, rules, level, [])
     plain = best = _without_what_changes_nothing(winner.candidate, current, space)
@@ -127,7 +129,7 @@ def _without_what_changes_nothing(winner: Candidate, current: Candidate, space: 
 def _with_least_cache(
     undoing: _Undoing, winner: Candidate, size: int, current: Candidate, sizes: Sequence[int]
 ) -> Candidate:
-    """The winner with no cache, or the smallest that does; goodput rises with it: bisected."""
+    """The winner without a cache, or with the smallest that suffices, by bisection of ``sizes``."""
     without = _with_cache(winner, None)
     if without != current and undoing.is_as_good(f"{CACHE_SIZE} off", without):
         return without
@@ -144,7 +146,7 @@ def _with_least_cache(
 
 
 def _with_cache(candidate: Candidate, size: int | None) -> Candidate:
-    """Another size; without a cache no model uses one."""
+    """The candidate with a cache of ``size`` bytes; None: without one, and no model uses one."""
     off = {} if size is not None else dict.fromkeys(_enabling(candidate))
     return Candidate({**candidate.values, **off, CACHE: size})
 
@@ -156,7 +158,7 @@ def _enabling(candidate: Candidate) -> list[Knob]:
 def _changes(
     winner: Candidate, current: Candidate
 ) -> Iterator[tuple[str, Callable[[Candidate], Candidate]]]:
-    """Name of each change with the function that undoes it; what others need comes last."""
+    """Name of each change with the function that undoes it; prerequisites of others come last."""
     if winner.cache_bytes is None and current.cache_bytes is not None:
         cache = {CACHE: current.cache_bytes}
         enabled = {knob: current.values.get(knob) for knob in _enabling(winner)}
@@ -164,13 +166,13 @@ def _changes(
     knobs = [k for k in winner.changed(current) if k in winner.values and k != CACHE]
     knobs.sort(key=lambda k: (-k.path.count("."), k.path == DYNAMIC_BATCHING, k))
     for knob in sorted(knobs, key=lambda k: k.owner != SERVER):  # users set variables by hand
-        if knob.path != CACHE_ENABLE:  # goes with the server's argument
+        if knob.path != CACHE_ENABLE:  # undone with the cache's size
             yield winner.title(knob), lambda c, k=knob: _without_field(c, k, current)  # type: ignore[misc]
 
 
 def _without_field(candidate: Candidate, knob: Knob, current: Candidate) -> Candidate:
     value = current.values.get(knob)
     values = {**candidate.values, knob: value}
-    if value is None:  # what lies inside an absent message is absent too
+    if value is None:  # an absent message has no fields
         values = {k: v for k, v in values.items() if not k.is_inside(knob)}
     return Candidate(values)

@@ -1,7 +1,7 @@
-"""One long load on the config to be written: a direct test of the claim that users act on.
+"""One long load on the config to be written: a direct test of the load it is credited with.
 
-Late requests come in busy periods, which the short windows of the rounds may miss. What a config is
-credited with rests on both: see `surely_sustained`.
+Late requests come in busy periods, which the short windows of the rounds may miss. So the credited
+load depends on both soaks and rounds: see `surely_sustained`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from statistics import geometric_mean
 from tuner.errors import ClientLimitError, LoadFailedError, ModelFailsError, TrialError
 from tuner.load import seeds
 from tuner.proof.contender import Contender
-from tuner.proof.entrants import FAR, ProofRules
+from tuner.proof.entrants import ProofRules
 from tuner.proof.measured import MeasuredOnce
 from tuner.proof.next_soak import (
     FEWEST_SOAKS,
@@ -23,36 +23,42 @@ from tuner.proof.next_soak import (
     surely_sustained,
 )
 from tuner.proof.rounds import RoundsResult
-from tuner.reason import Reason
+from tuner.reason import Reason, ReasonKind
 from tuner.record.confirmation import Role, Soak, Soaked, unknown_by
 from tuner.record.proved import ProvedConfig
 from tuner.score.capacity import NoResult, Probe, is_near, saturated
 from tuner.score.judge import SloOutcome
 from tuner.score.late_share import LateShare, measured_late_share
 from tuner.score.point import Point
+from tuner.score.saturation import FAR
 from tuner.space.candidate import Candidate
 from tuner.spec.slo import tail_shares
 
-#: A soak lasts this many relaxation times of the latency, if it may: a hundred independent requests
-#: give a p99 within a fifth.
+#: A soak lasts this many relaxation times of the latency, if the spec allows: a hundred independent
+#: requests give a p99 within 20%.
 RELAXATIONS = 200.0
-#: It begins at this share of the mean capacity of the rounds. Simulated: with 0.95 too many of the
-#: claims on queues whose SLO is 10 service times are false, with 0.90 no credit is above 0.88.
+#: The first soak's load as a share of the mean capacity by the rounds. Simulated: with 0.95, too
+#: many credited loads are false where the SLO is 10 service times of a queue; with 0.90, no credit
+#: is above 0.88 of the capacity.
 OF_MEAN = 0.93
-#: Loads that one config is soaked at, at most.
+#: Most soaks of one config.
 MOST_SOAKS = 8
-#: A miss with this many times as many late requests as the SLO allows counts on any machine.
+#: A miss with this many times the late requests that the SLO allows counts despite disturbances.
 FAR_BEYOND = 5.0
 
 
 def first_level(contender: Contender, rules: ProofRules) -> float:
-    """The load to begin with: of searched rates below the mean capacity; else what was sustained.
+    """The first soak's load: where rates are searched, `OF_MEAN` of the mean capacity; else listed.
+
+    It is at most the highest load that a round sustained, since a higher capacity is extrapolated.
 
     Raises:
-        ValueError: It has no round.
+        ValueError: The config has no round.
     """
     if rules.plan.searches_rates:
-        return rules.plan.levels.nearest(OF_MEAN * geometric_mean(contender.levels()))
+        level = OF_MEAN * geometric_mean(contender.levels())
+        sustained = [p.level for p in contender.points if p.passed]
+        return rules.plan.levels.nearest(min(level, max(sustained, default=level)))
     return min(p.level for p in contender.points)
 
 
@@ -68,21 +74,22 @@ def soak(
     least: float = 0.0,
     is_late: Callable[[], bool] = lambda: False,
 ) -> Soak:
-    """Tests for long the load a config is to be credited with, then lower loads until one holds.
+    """Soaks a config at ``level``, then at lower loads until one is sustained.
 
-    Where that is far below what missed, a load between them is tried once (`next_soak.py`). What
-    held last is the last of those tried.
+    Where the sustained load is far below the lowest that missed, one load between them is soaked
+    (`next_soak.py`). The last soak in the result is that of the highest sustained load, if any.
 
     Args:
-        candidate: Gets a fresh server for each load.
-        rounds: Its own, or those of a config that it replaces.
+        candidate: The config; each soak starts a fresh server.
+        rounds: The rounds of the config, or of the one that it replaces.
         level: The first load, see `first_level`.
-        told: Receives a sentence about each load.
-        least: A lower load is no gain: none is tried.
-        is_late: Whether time is over: no load after the first `FEWEST_SOAKS` is tried.
+        note: Receives a sentence about each soak.
+        at_most: Most loads that may fail.
+        least: No lower load than this is soaked, since none is a gain.
+        is_late: Whether the time is over: then at most `FEWEST_SOAKS` loads are soaked.
 
     Raises:
-        TrialError: It could not be served, or a load gave no result.
+        TrialError: The config could not be served, or a load gave no result.
     """
 
     def put(load: float, number: int) -> Soaked:
@@ -106,7 +113,7 @@ def soak(
             failed.append(NoResult(lower, error.sent_per_s))
         else:
             point = tried[-1].point
-            if is_near(point):  # a queue far above its bound remembers what a lower load will not
+            if is_near(point):  # far above it, the relaxation time is longer than at lower loads
                 remembers_s = max(remembers_s, relaxation_s([point]))
             if point.outcome is not SloOutcome.MISSED:
                 break  # a lower load has even fewer answers
@@ -126,13 +133,16 @@ def _try_higher(
     rules: ProofRules,
     note: Callable[[str], None],
 ) -> None:
-    """Soaks half way between what held and what missed, if worth it; what held stays the last."""
+    """Soaks once between the sustained load and those that missed, if `higher_load` gives one.
+
+    The last of ``tried`` remains a sustained one.
+    """
     higher = higher_load(tried, rules)
     if higher is None:
         return
     try:
         above = put(higher, number)
-    except TrialError as error:  # what held is credited
+    except TrialError as error:  # the lower load is credited
         note(error.message)
     else:
         tried.insert(len(tried) - (not above.sustained), above)
@@ -157,7 +167,7 @@ def _soak_once(
     remembers_s: float,
     number: int,
 ) -> Point:
-    """Other arrivals each time, lest all share one luck; once more where there is no result."""
+    """One soak with arrivals of its number; repeated once where it gives no result."""
 
     def put() -> Point:
         return measured.on_fresh_server(
@@ -178,29 +188,32 @@ def _soak_once(
 
 
 def relaxation_s(points: Sequence[Point]) -> float:
-    """How long the latency remembers, by the longest time that any window showed."""
+    """The longest relaxation time of the latency in any window, in seconds; 0 without any."""
     courses = (p.measurement.course for p in points)
     return max((c.relaxation_s for c in courses if c is not None), default=0.0)
 
 
-def _excuse(point: Point, late: LateShare | None, rules: ProofRules) -> str:
-    """What disturbed the machine beside a miss that may be its fault; else empty.
+def _excuse(point: Point, late: LateShare | None, rules: ProofRules) -> Reason | None:
+    """The disturbances, where these may explain why an SLO was missed; else None.
 
-    A soak that ended early might have had no further late requests.
+    The share of late requests counts over the full length of a soak, as if one that ended early had
+    had no further late requests.
     """
     if point.outcome is not SloOutcome.MISSED or saturated(point):
-        return ""
+        return None
     allowed = max((1.0 - share for share in tail_shares(rules.slos)), default=0.0)
     part = min(point.measurement.duration_s / max(float(rules.confirm.soak), 1e-9), 1.0)
     if late is not None and part * late.share > FAR_BEYOND * allowed:
-        return ""
-    return " ".join(point.measurement.disturbance_texts).rstrip(".")
+        return None
+    disturbances = point.measurement.disturbances
+    return Reason(ReasonKind.DISTURBED, causes=disturbances) if disturbances else None
 
 
 def least_gain_level(race: RoundsResult, winner: Contender, rules: ProofRules) -> float:
-    """A lower load is no gain over the current config; 0 where its capacity is not known.
+    """The least load that may be a gain over the current config; 0 where its capacity is unknown.
 
-    What it sustains for long may be as much below its rounds as a step of the soaks.
+    The load that the current config sustains in a soak may be a step (`NEXT_SHARE`) below its
+    capacity by the rounds.
     """
     if not rules.plan.searches_rates or rules.objective.metric is not None:
         return 0.0
@@ -210,7 +223,7 @@ def least_gain_level(race: RoundsResult, winner: Contender, rules: ProofRules) -
 
 
 def lowered_share(proved: ProvedConfig, level: float) -> float:
-    """The share of the first soak's load ``level`` that held; 1 without a soak."""
+    """The sustained load as a share of ``level``, the first soak's load; 1 without a soak."""
     return 1.0 if proved.sustained is None else proved.sustained.level / level
 
 
@@ -222,7 +235,7 @@ def surely_less(
     rules: ProofRules,
     level: float,
 ) -> bool:
-    """Whether search and rounds show that the current config sustains less than is credited.
+    """Whether search and rounds show that the current config sustains less than the winner.
 
     ``level``: the load of the winner's first soak.
     """
@@ -232,5 +245,5 @@ def surely_less(
     now = None if baseline is None else baseline.credited_infer_per_s
     then = proved.credited_infer_per_s
     more = rules.objective.metric is not None or now is None or then is None or now < then
-    enough = 1.0 + float(rules.confirm.min_gain)
-    return more and ratio.estimate * lowered_share(proved, level) >= enough
+    enough, lowered = 1.0 + float(rules.confirm.min_gain), lowered_share(proved, level)
+    return more and ratio.low * lowered > 1.0 and ratio.estimate * lowered >= enough

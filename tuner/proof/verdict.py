@@ -1,4 +1,4 @@
-"""The figures and the reasons of what a run decided."""
+"""The figures and the reasons of a run's decision."""
 
 from __future__ import annotations
 
@@ -7,13 +7,16 @@ from collections.abc import Sequence
 from dataclasses import replace
 from statistics import geometric_mean
 
-from tuner.errors import NothingToSearchError, TooManyFailedTrialsError
+from tuner.errors import NothingToSearchError, TooManyFailedTrialsError, TrialError
 from tuner.proof.compare import chance_of_gain
 from tuner.proof.contender import Contender
+from tuner.proof.decide import LookResult, answer
 from tuner.proof.entrants import Entrant, ProofRules
 from tuner.proof.rounds import RoundsResult
-from tuner.proof.soak import OF_MEAN
+from tuner.proof.soak import OF_MEAN, lowered_share
 from tuner.reason import Fact, Reason, ReasonKind
+from tuner.record.confirmation import Soak
+from tuner.record.proved import ProvedConfig
 from tuner.record.result_schema import Gain, Means, Rounds, RunDecision, ToKnow
 from tuner.record.status import Status
 from tuner.score.judge import SloOutcome, too_few_text
@@ -24,9 +27,12 @@ from tuner.sentences import failed
 from tuner.space.candidate import Candidate
 from tuner.spec.slo import Goal
 
+#: Tolerance for the rounding of a quotient of two loads.
+_ROUNDED = 1.0 - 1e-9
+
 
 def gain_of(race: RoundsResult, contender: Contender, rules: ProofRules) -> Gain | None:
-    """What the rounds showed; None where they compared nothing, or could not tell."""
+    """The gain by the rounds; None where these compared nothing, or the interval has no ends."""
     ratio = race.ratios.get(contender.candidate)
     if ratio is None or not ratio.low:
         return None
@@ -44,13 +50,56 @@ def gain_of(race: RoundsResult, contender: Contender, rules: ProofRules) -> Gain
     )
 
 
+def credited_gain(
+    race: RoundsResult,
+    winner: Contender,
+    proved: ProvedConfig,
+    rules: ProofRules,
+    level: float,
+    beside: Soak | None,
+    simplified: bool,
+) -> Gain | None:
+    """The gain of the credited load; None where the current config met the SLOs at no load.
+
+    Args:
+        level: The load of the winner's first soak.
+        beside: The soak of the current config at the winner's load, where there was one.
+        simplified: At least one change of the winner was undone, see `lowered_gain`.
+
+    Raises:
+        TrialError: The credited load is no gain over the load that the current config may sustain.
+    """
+    enough, gain = 1.0 + float(rules.confirm.min_gain), gain_of(race, winner, rules)
+    lost = beside is not None and beside.lost
+    if gain is None:
+        current = race.current.entrant
+        if beside is not None and lost and rules.plan.searches_rates:
+            missed = min(s.level for s in beside.tried)
+            current = replace(current, at_most=min(current.at_most, missed))
+        gain = least_gain(proved.credited_level, current, rules)
+    else:
+        lowered = lowered_share(proved, level)
+        gain = lowered_gain(gain, lowered, enough, simplified=simplified, lost=lost)
+    if gain is None:
+        return None
+    least = enough * _ROUNDED
+    if gain.ratio.low < (least if gain.at_least else 1.0) or gain.ratio.estimate < least:
+        unsure = Reason(ReasonKind.GAIN_UNSURE, facts={"ratio": float(gain.ratio.low)})
+        raise failed(TrialError, unsure)
+    return gain
+
+
 def lowered_gain(
     gain: Gain, lowered: float, enough: float, *, simplified: bool, lost: bool
 ) -> Gain:
-    """The gain of the rounds, where only a share ``lowered`` of their load held for long.
+    """The gain of the rounds, lowered to the load that the soak sustained.
 
-    ``simplified``: what is left of the winner was seen to sustain `OF_MEAN` of its capacity.
-    ``lost``: the current config did not hold a load by ``enough`` below what is credited.
+    Args:
+        lowered: The sustained load, as a share of the first soak's load.
+        enough: The least ratio that is worth a change, such as 1.05.
+        simplified: The winner was simplified: the simpler config was measured at `OF_MEAN` of the
+            capacity only, so the lower end of the interval is lowered by that, too.
+        lost: The current config did not sustain the credited load divided by ``enough``.
     """
     low = gain.ratio.low * lowered * (OF_MEAN if simplified else 1.0)
     if low <= 1.0 and lost:
@@ -60,9 +109,9 @@ def lowered_gain(
 
 
 def least_gain(credited_per_s: float, current: Entrant, rules: ProofRules) -> Gain | None:
-    """The credited load over what a current config that was not measured again sustains at most.
+    """The credited load over the upper bound of a current config that was not measured again.
 
-    None where that is not known, or no load at all.
+    None where the bound is not known, or 0.
     """
     if not 0.0 < current.at_most < math.inf:
         return None
@@ -81,7 +130,7 @@ def _compared(rules: ProofRules) -> str:
 
 
 def none_near(name: str, best: Entrant, current: Entrant, rules: ProofRules) -> RunDecision:
-    """The current config is kept by what the search knows: no other one comes near."""
+    """The current config is kept without rounds: in the search no other config came near."""
     facts = {"best_at_most_per_s": float(best.at_most), "current_per_s": float(current.level)}
     reason = Reason(ReasonKind.BEST_OTHER_FALLS_SHORT, name, facts)
     ratio = best.at_most / current.level
@@ -90,7 +139,7 @@ def none_near(name: str, best: Entrant, current: Entrant, rules: ProofRules) -> 
 
 
 def best_other(race: RoundsResult) -> Contender | None:
-    """The finalist whose gain, of those that were compared to the end, may be the largest."""
+    """The finalist whose gain may be the largest, first of those compared to the end, if any."""
     compared = [f for f in race.finalists if f.candidate in race.ratios]
     if compared:
         return max(compared, key=lambda f: (not f.left, race.ratios[f.candidate].high))
@@ -100,7 +149,10 @@ def best_other(race: RoundsResult) -> Contender | None:
 def to_know(
     race: RoundsResult, best: Contender, rules: ProofRules, round_s: float
 ) -> ToKnow | None:
-    """The chance of a gain, and rounds until the interval leaves out 1; None where none would."""
+    """The chance of a gain, and the further rounds until the interval would exclude 1.
+
+    None where rounds would not help. ``round_s``: how long one round takes, in seconds.
+    """
     ratio, made = race.ratios.get(best.candidate), len(best.rounds)
     if ratio is None or race.better or best.left or not math.isfinite(ratio.high):
         return None
@@ -113,10 +165,14 @@ def to_know(
 
 
 def why(race: RoundsResult, finalist: Contender, rules: ProofRules) -> Reason:
-    """What the rounds showed of a finalist."""
+    """The result of the rounds for a finalist, as a reason."""
     ratio, rounds = race.ratios.get(finalist.candidate), len(finalist.rounds)
     if finalist.left is not None:
         return finalist.left
+    if ratio is None and race.current.rounds and finalist not in race.better:
+        met, now = (sum(p.passed for p in c.points) for c in (finalist, race.current))
+        by_chance: dict[str, Fact] = {"rounds": rounds, "rounds_met": met, "current_met": now}
+        return Reason(ReasonKind.MEETS_BY_CHANCE, facts=by_chance)
     if ratio is None:
         facts: dict[str, Fact] = {"current_measured_again": bool(race.current.rounds)}
         if 0.0 < (at_most := race.current.entrant.at_most) < math.inf:
@@ -137,14 +193,19 @@ def why(race: RoundsResult, finalist: Contender, rules: ProofRules) -> Reason:
         return Reason(ReasonKind.BETTER, facts={**times, "rounds_met": met})
     if finalist.limited:
         return Reason(ReasonKind.BETTER_THAN_CAN_BE_SENT, facts=times)
-    if ratio.estimate <= 1.0 + float(rules.confirm.min_gain):
+    if answer(ratio, float(rules.confirm.min_gain)) is LookResult.NO_GAIN:
         least = {"least_gain": str(rules.confirm.min_gain)}
         return Reason(ReasonKind.GAIN_TOO_SMALL, facts={**times, **least})
     return Reason(ReasonKind.GAIN_OPEN, facts=times)
 
 
 def refuse_without_alternative(current: Candidate, trials: Sequence[Trial]) -> None:
-    """Raises unless another config was measured, since the current one is kept by comparison."""
+    """Refuses a decision without a measurement of another config than the current one.
+
+    Raises:
+        NothingToSearchError: No other config was tried.
+        TooManyFailedTrialsError: Every other config failed.
+    """
     others = [t for t in trials if t.candidate != current]
     if any(t.state is not TrialState.FAILED for t in others):
         return
@@ -159,7 +220,7 @@ def refuse_without_alternative(current: Candidate, trials: Sequence[Trial]) -> N
 
 
 def failures(current: Candidate, trials: Sequence[Trial]) -> list[Reason]:
-    """The last failure where configs other than the current one gave no measurement."""
+    """How many other configs failed, with the last failure as the cause; empty if none did."""
     others = [t for t in trials if t.candidate != current]
     reasons = [t.reason for t in others if t.state is TrialState.FAILED]
     if not reasons:
@@ -170,7 +231,7 @@ def failures(current: Candidate, trials: Sequence[Trial]) -> list[Reason]:
 
 
 def too_few(trials: Sequence[Trial]) -> list[Reason]:
-    """The first trial where a config may meet every SLO, but has too few answers for a verdict."""
+    """The first trial with too few answers for a verdict at its lowest load; empty if none has."""
     few = [t for t in trials if t.state is TrialState.MEASURED and t.outcome is SloOutcome.TOO_FEW]
     if not few:
         return []
@@ -184,7 +245,7 @@ def too_few(trials: Sequence[Trial]) -> list[Reason]:
 
 
 def limits(trials: Sequence[Trial]) -> list[Reason]:
-    """What ended the measuring of the best trials where that was not the config itself."""
+    """What ended the measuring of these trials other than the config; the last limit only."""
     unique: list[Reason] = []
     for trial in trials:
         if trial.limit is not None and trial.limit not in unique:
@@ -193,7 +254,7 @@ def limits(trials: Sequence[Trial]) -> list[Reason]:
 
 
 def nearest_miss(trials: Sequence[Trial], plan: LoadPlan) -> Reason:
-    """Which trial came nearest to meeting every SLO, and what it misses."""
+    """The trial that came nearest to meeting every SLO, with the SLOs that it misses."""
     scored = [t for t in trials if t.score is not None]
     if not scored:
         return Reason(ReasonKind.NO_MEASUREMENT)

@@ -1,4 +1,4 @@
-"""Whether a `model_warmup` would spare users the slow first calls of a run's config."""
+"""Whether a `model_warmup` would avoid the slow first calls of a run's config."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from tuner.record.status import Status
 
 
 def probe_warm_up(session: Session, verdict: RunDecision) -> RunDecision:
-    """The verdict with what was found; the last that is asked of a bench.
+    """The verdict with the effect of a `model_warmup`; the last use of a run's bench.
 
-    Nothing is tried on a server that somebody else runs: it might end over samples that a model
-    refuses.
+    Nothing is tried on a server that the run did not start: samples that a model refuses might end
+    that server.
     """
     side = verdict.winner or verdict.baseline
     if (

@@ -1,4 +1,4 @@
-"""Which of the served models takes the time of a request, where an SLO is nearest its bound."""
+"""The served model that takes most of a request's time, in the stream nearest to its SLO."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tuner.score.point import Point
 
 @dataclass(frozen=True)
 class ModelTime:
-    """What one model itself takes of the average request, in microseconds, without its waits."""
+    """Time of an average request in one model, without waits for other models, in microseconds."""
 
     model: str
     queue_us: float
@@ -28,12 +28,12 @@ class Bottleneck:
     """The model in which a request spends most of its time.
 
     Attributes:
-        stream: Whose requests, of several: of those whose SLO is nearest its bound.
-        model: Its name.
-        share: Of the time a request spends in models, the share in this one, 0..1.
-        queue_share: Of that time, the share spent in the model's queue, 0..1.
-        models: Every model that has a part in the answer, in the order in which they are loaded.
-        load: The load at which it was seen.
+        stream: The stream whose SLO is nearest to its bound; "" with one stream.
+        model: Name of the model.
+        share: Time in this model as a share of a request's time in all models, 0..1.
+        queue_share: Time in this model's queue as a share of a request's time in all models, 0..1.
+        models: Every model that takes part in the answer, in the order in which they load.
+        load: The load at which this was measured.
     """
 
     stream: str
@@ -45,7 +45,7 @@ class Bottleneck:
 
 
 def bottleneck_of(point: Point, manifest: Manifest) -> Bottleneck | None:
-    """What one load showed; None if there are no models to tell apart, or no statistics."""
+    """The bottleneck at one load; None with a single model, or without statistics."""
     if len(manifest.models) == 1:
         return None
     stream = point.limiting_stream
@@ -60,9 +60,9 @@ def bottleneck_of(point: Point, manifest: Manifest) -> Bottleneck | None:
 
 
 def times_of(point: Point, manifest: Manifest, stream: str) -> tuple[ModelTime, ...]:
-    """The time of a stream's average request by model, of those that have a part in its answer.
+    """Time of a stream's average request in each model that takes part in its answer.
 
-    Triton counts what a model waits for others as its own computing: it is taken out.
+    Triton counts a model's waits for other models as compute; they are subtracted here.
     """
     top, counted = manifest.streams[stream], point.measurement.models
     members = [label for label in _members(manifest, top) if label in counted]
@@ -88,9 +88,9 @@ def times_of(point: Point, manifest: Manifest, stream: str) -> tuple[ModelTime, 
 
 
 def _members(manifest: Manifest, top: str) -> list[str]:
-    """The model and all it is made of or calls, in the order in which they are loaded."""
+    """The model, its steps, and the models that its code calls, in the order in which they load."""
     members, waiting = {top}, [top]
-    for label in waiting:  # grows
+    for label in waiting:  # grows in the loop
         new = set(manifest.models[label].parts) - members
         members |= new
         waiting += new
@@ -100,6 +100,6 @@ def _members(manifest: Manifest, top: str) -> list[str]:
 def _times(
     counted: Mapping[str, ServerStatistics], label: str, top: str, others: Collection[str]
 ) -> float:
-    """How often a request of the model ``top`` asks a model; once where others ask it too."""
+    """Calls of a model per request of the model ``top``; 1 if other models call it too."""
     requests = counted[top].success_count if top in counted else 0
     return 1.0 if label in others or not requests else counted[label].success_count / requests

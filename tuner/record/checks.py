@@ -1,6 +1,6 @@
-"""What checks leave on disk: `check.json`, the last accepted result, and what followed it.
+"""Files of checks: `check.json`, the last accepted result, and the history of later checks.
 
-Readers of `check.json` must ignore keys they do not know: they may be added within version 1.
+Readers of `check.json` must ignore unknown keys: version 1 may gain keys.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import glob
 import hashlib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
@@ -25,7 +25,8 @@ from tuner.machine.cpus import Cores
 from tuner.reason import Fact, Reason, ReasonKind
 from tuner.record.confirmation import Soak
 from tuner.record.earlier import result_of_earlier
-from tuner.record.manifest import Manifest, mix_in
+from tuner.record.identity import mix_in
+from tuner.record.manifest import Manifest
 from tuner.record.proved import ProvedConfig
 from tuner.record.reading import UnreadableFileError, read_as, read_bytes, read_json
 from tuner.record.responses import ResponseFacts
@@ -44,12 +45,12 @@ DIRECTORY, HISTORY = "baselines", ".history.jsonl"
 CHECK = "check.json"
 SCHEMA_VERSION: Final = 1
 
-#: Settings of the server that may change a capacity and are not in the machine's fingerprint.
+#: Server settings that may change a capacity and are not in the machine's fingerprint.
 _SERVER = ("mode", "image", "args", "environment", "gpus")
 
 
 def question_of(spec: Spec) -> dict[str, str]:
-    """What the config was measured under: a hash for each part of the spec; files by content."""
+    """A hash for each part of the spec that a result depends on; files count by their content."""
     plain = spec.plain("python")
     workload = {k: v for k, v in plain["workload"].items() if k != "perf_analyzer"}
     parts: dict[str, Any] = {
@@ -58,7 +59,7 @@ def question_of(spec: Spec) -> dict[str, str]:
         "objective": str(spec.objective),
         "server": {name: plain["server"][name] for name in _SERVER},
     }
-    if check := given_check(spec.server.environment):  # the values themselves are hidden
+    if check := given_check(spec.server.environment):  # the spec hides the values themselves
         parts["server"] |= {"environment_check": check}
     if mix := mix_in(plain):
         parts["mix"] = mix
@@ -67,7 +68,7 @@ def question_of(spec: Spec) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Key:
-    """What a result belongs to: fingerprint of the machine, version, and `question_of` the spec."""
+    """What results must have in common to be compared: machine, version and `question_of`."""
 
     model: str
     machine: str
@@ -81,20 +82,20 @@ class Key:
 
 @dataclass(frozen=True)
 class Baseline(Facts):
-    """An accepted result, and the nights that joined it.
+    """An accepted result, and later checks of the same config.
 
     Attributes:
         machine: The machine in words.
-        compared: What ``values`` are: capacity, throughput, or the metric that is minimised.
-        values: One per round, inferences per second or the metric's base unit.
+        compared: The quantity in ``values``: capacity, throughput, or the minimized metric.
+        values: One per round, in inferences per second or the metric's base unit.
         level: The load at which every SLO was met in every round.
-        expected: The load at which a round begins its search for the capacity.
-        arrivals: Seed of the first round's, each round after it takes the next. Rounds under the
-            same arrivals are compared as pairs.
+        expected: The load at which a round starts its search for the capacity.
+        arrivals: Seed of the first round's arrivals; each later round takes the next seed. Rounds
+            under the same arrivals are compared as pairs.
         client: The load generator that measured, see `tuner.record.manifest.comparable`.
         credited: The load that the config was credited with; None: unknown.
-        cores: The CPUs of server and load generator; None: not known.
-        later: Checks of the same config that showed no change: by day, the ratio to this result.
+        cores: The CPUs of server and load generator; None: unknown.
+        later: Ratio of a later check to this result, by day; only checks without a change.
     """
 
     key: Key
@@ -115,7 +116,7 @@ class Baseline(Facts):
 
     @property
     def ratios(self) -> tuple[float, ...]:
-        """Each night as a ratio to the first."""
+        """The result of each night divided by the first night's."""
         return (1.0, *self.later.values())
 
 
@@ -131,12 +132,13 @@ def write_baseline(results: Path, baseline: Baseline) -> Path:
 
 
 def find_baseline(results: Path, key: Key, *, any_machine: bool = False) -> Baseline | Reason:
-    """The accepted result of this machine and question, or why there is none to compare with.
+    """The accepted result for this machine and spec, or the reason why there is none.
 
-    ``any_machine``: take the newest result of another machine where this one has none.
+    Args:
+        any_machine: Take the newest result of another machine if this machine has none.
 
     Raises:
-        UnreadableFileError: There is one, and it cannot be read.
+        UnreadableFileError: There is a result, but the file cannot be read.
     """
     path = baseline_path(results, key)
     if os.path.lexists(path):
@@ -161,10 +163,10 @@ def find_baseline(results: Path, key: Key, *, any_machine: bool = False) -> Base
 
 
 def append_history(results: Path, key: Key, row: HistoryRow) -> None:
-    """One line, in a single write, so that lines of two checks never mix.
+    """Appends one line with a single write, so that lines of two checks never mix.
 
     Raises:
-        EnvironmentNotReadyError: It cannot be written.
+        EnvironmentNotReadyError: The file cannot be written.
     """
     path = baseline_path(results, key).with_suffix(HISTORY)
     _make_directory(path.parent)
@@ -172,23 +174,23 @@ def append_history(results: Path, key: Key, row: HistoryRow) -> None:
     with open_run_file(path) as file, explained(path):
         end = file.seek(0, os.SEEK_END)
         file.seek(max(end - 1, 0))
-        torn = file.read(1) not in (b"", b"\n")  # of a kill in mid-write
+        torn = file.read(1) not in (b"", b"\n")  # a kill cut the last write short
         file.write(("\n" * torn + line).encode())
         file.flush()
         os.fsync(file.fileno())
 
 
 def _make_directory(baselines: Path) -> None:
-    """Makes the directory; a link to one stays, since baselines often outlive a checkout so."""
+    """Makes the directory; keeps a link to one, since baselines often lie outside a checkout."""
     with explained(baselines):
         baselines.mkdir(parents=True, exist_ok=True)
 
 
 def history(results: Path, key: Key, last: int) -> list[HistoryRow]:
-    """The last checks, oldest first; lines that tune did not write, or not to the end, are skipped.
+    """The last checks, oldest first; skips incomplete lines and lines that tune did not write.
 
     Raises:
-        UnreadableFileError: The file is no file.
+        UnreadableFileError: It is not a regular file.
     """
     rows = []
     for line in (read_bytes(baseline_path(results, key).with_suffix(HISTORY)) or b"").splitlines():
@@ -212,20 +214,20 @@ def _hash(value: Any) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """What JSON does not know: a file as its content, whatever its place."""
+    """A value that JSON cannot represent: of a file, the hash of its content, not its path."""
     if isinstance(value, Path):
         return hashlib.sha256(value.read_bytes()).hexdigest() if value.is_file() else value.name
     return value.value if isinstance(value, Enum) else str(value)
 
 
 def credited_level(results: Path, now: Manifest) -> float | None:
-    """The load with which a run credited the config in place; None without such a run."""
+    """The load that a run credited the current config with; None without such a run."""
     config = credited_config(results, now)
     return None if config is None or config.soak is None else config.soak.credited_level
 
 
 def credited_config(results: Path, now: Manifest) -> ProvedConfig | None:
-    """By the newest run that asked the same on this machine and credited the config in place."""
+    """The current config with its proof, from the newest run of this question and machine."""
     in_place = {served.sha256 for served in now.models.values()}
     wanted = (now.fingerprint, now.identity.question)
 
@@ -243,15 +245,20 @@ def credited_config(results: Path, now: Manifest) -> ProvedConfig | None:
     return find_newest(results, now.name, credited)
 
 
+def mean_of(values: Sequence[float]) -> float | None:
+    """The geometric mean; None without values, or with a value of 0."""
+    return geometric_mean(values) if values and min(values) > 0.0 else None
+
+
 class SloRounds(ResultPart):
-    """One SLO at the load that must be sustained: the worst of the rounds, and each."""
+    """One SLO at the load that the config must sustain: the worst round, and all rounds."""
 
     worst: SloResult
     values: list[float | None] = Field(description="one per round, in the base unit")
 
 
 class HistoryRow(ResultPart):
-    """One earlier check of the same question on the same machine; this one comes last."""
+    """One earlier check with the same spec on the same machine; this check comes last."""
 
     run_id: str
     checked_at: str
@@ -262,35 +269,41 @@ class HistoryRow(ResultPart):
 
 
 class CheckFigures(ResultPart):
-    """What a check's rounds and its soak showed; by default, nothing."""
+    """Results of a check's rounds and of its soak; empty by default."""
 
     rounds: Count = 0
-    load: str | None = Field(None, description="that had to be sustained, in words; null: none was")
+    load: str | None = Field(
+        None, description="the load that the config had to sustain, in words; null: none"
+    )
     level: float | None = Field(
         None, description="highest load at which every SLO was met in every round; null: none"
     )
-    compared: str = Field("nothing", description="what values are: capacity, throughput, a metric")
+    compared: str = Field(
+        "nothing", description="the quantity in values: capacity, throughput, or a metric"
+    )
     values: list[float] = Field([], description="one per round: infer/s, or the metric's base unit")
     slo: list[SloRounds] = Field([])
     shapes: list[ShapeFacts] = Field(
         [],
-        description="where requests have several, those of the round with the highest p99",
+        description="figures by shape, from the round with the highest p99",
         exclude_if=lambda value: not value,
     )
     responses: list[ResponseFacts] = Field(
         [],
-        description="of decoupled models, those of the round with the highest p99",
+        description="figures of decoupled models, from the round with the highest p99",
         exclude_if=lambda value: not value,
     )
     ratio: Ratio | None = Field(
-        None, description="now over the accepted result, above 1 is better; null: not compared"
+        None, description="this result over the accepted one, above 1 is better; null: not compared"
     )
-    nights: Count = Field(0, description="behind the accepted result; 0: not compared")
-    credited: Soak | None = Field(None, description="of the load it is credited with; null: none")
+    nights: Count = Field(
+        0, description="nights that the accepted result rests on; 0: not compared"
+    )
+    credited: Soak | None = Field(None, description="soak of the credited load; null: none")
 
 
 class CheckFacts(CheckFigures):
-    """What `tune check` found. Readers ignore keys they do not know."""
+    """The result of `tune check`. Readers ignore unknown keys."""
 
     schema_version: Literal[1]
     kind: Literal["check"]
@@ -299,30 +312,28 @@ class CheckFacts(CheckFigures):
     checked_at: str
     status: CheckStatus
     exit_code: int
-    reasons: list[str] = Field(description="why, one sentence each")
+    reasons: list[str] = Field(description="why the check ended so, one sentence each")
     why: list[Reason] = Field([], description="the reasons as data: a kind, its facts, its causes")
     spec_path: str
     spec_sha256: Sha256
     config_sha256: Sha256
-    fingerprint: str = Field(description="of what may be compared; in the baseline's file name")
+    fingerprint: str = Field(description="of what may be compared; part of the baseline's name")
     machine: str = Field(description="in words")
     objective: str
     warn: float = Field(description="loss above which it is reported, as a share")
     fail: float = Field(description="loss above which it is a regression, as a share")
     confidence: float = Field(gt=0, lt=1, description="of the interval")
     baseline: Baseline | None = Field(
-        description="the accepted result, of another machine with --any-machine; null: none"
+        description="the accepted result; with --any-machine perhaps another machine's; null: none"
     )
-    accepted: str | None = Field(description="file this result was accepted into")
+    accepted: str | None = Field(description="path of the baseline that this result was written to")
     history: list[HistoryRow] = Field(description="the last checks, oldest first")
     seconds: NotNegative
 
     @property
     def row(self) -> HistoryRow:
-        """The part of it that goes into the history."""
-        positive = bool(self.values) and min(self.values) > 0.0
-        value = geometric_mean(self.values) if positive else None
-        return HistoryRow.model_validate({**dict(self), "value": value})
+        """The check as a row of the history."""
+        return HistoryRow.model_validate({**dict(self), "value": mean_of(self.values)})
 
     def to_json(self) -> dict[str, Any]:
         """The content of `check.json`."""
@@ -330,18 +341,18 @@ class CheckFacts(CheckFigures):
 
 
 def read_check(directory: Path) -> CheckFacts:
-    """The `check.json` of a check's directory.
+    """The `check.json` in a check's directory.
 
     Raises:
-        SpecError: There is none.
-        UnreadableFileError: It cannot be read.
+        SpecError: There is no such file.
+        UnreadableFileError: The file cannot be read.
     """
     path = directory / CHECK
     data = read_json(path, dict)
     if data is None:
         raise SpecError(
             f"{directory} is not a check: it has no {CHECK}",
-            "name a directory that `tune check` made: they are below results/",
+            "name a directory that `tune check` made, below results/",
         )
     return read_as(str(path), result_of_earlier(data), CheckFacts.model_validate)
 

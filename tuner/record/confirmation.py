@@ -1,4 +1,4 @@
-"""What a confirmation leaves in the files of a run: its measurements and its conclusions."""
+"""What the proof of a run stores: its measurements and its conclusions."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ class Role(Enum):
     CURRENT = "current"
     CANDIDATE = "candidate"
     SIMPLER = "simpler"  # the winner with one change undone
-    SOAK = "soak"  # what is to be written, or stays, under one long load
+    SOAK = "soak"  # a long load on the winner, or on the current config
 
 
 @dataclass(frozen=True)
 class Repeat(Facts):
-    """A config measured again."""
+    """One measurement of a config in a proof."""
 
     unknown = "ignore"
 
@@ -40,12 +40,12 @@ class Repeat(Facts):
 
     @property
     def alone(self) -> bool:
-        """Whether it is complete in itself, and not part of a round."""
+        """Whether it stands alone, outside of any round."""
         return self.role is Role.SOAK
 
     @property
     def is_look(self) -> bool:
-        """Whether it is a look at a saturated config, which judges no SLO."""
+        """Whether it measured a saturated config only, without a verdict on any SLO."""
         return not self.point.slo
 
 
@@ -54,12 +54,13 @@ class ChangeUndone(Facts):
     """A change of the winner that was undone as a test.
 
     Attributes:
-        field: ModelConfig path, or the server argument; of a cache the size tried instead.
-        with_change: The winner's capacity or minimised metric, in its own unit; geometric mean of
-            the rounds that both were measured in.
-        without_change: That of the simpler config; None when it could not be served.
-        loss_allowed: Share of the winner that the simpler config might lose.
-        kept: The change makes a difference and stays.
+        field: ModelConfig path, or server argument; for a cache, the size tried instead.
+        with_change: Geometric mean of the winner's capacity or minimized metric, in its unit, over
+            the rounds that measured both configs.
+        without_change: The same for the config without the change; None if it could not be served.
+        difference: Relative difference of the two.
+        loss_allowed: Share of the winner's value that the simpler config may lose.
+        kept: The change makes a difference, and stays.
     """
 
     field: str
@@ -72,19 +73,25 @@ class ChangeUndone(Facts):
 
 @dataclass(frozen=True)
 class Soaked(Facts):
-    """One long load.
+    """One long load on a config.
 
     Attributes:
-        slo: Each SLO held against it.
-        late: Its late requests; None in closed loops, without an SLO on the tail of the latency,
-            and where the latency of each request is not known.
-        excuse: What disturbed the machine, where that may be why an SLO was missed; else empty.
+        slo: The result for each SLO.
+        late: Share of late requests; None in closed loops, without an SLO on the tail of the
+            latency, and if the latency of each request is unknown.
+        excuse: What disturbed the machine, where that may be why an SLO was missed; else None.
     """
 
     measurement: Measurement
     slo: tuple[SloResult, ...]
     late: LateShare | None = None
-    excuse: Annotated[str, Field(exclude_if=lambda text: not text)] = ""
+    excuse: Annotated[Reason | None, Field(alias="excuse_data")] = None
+
+    @computed_field(alias="excuse")  # type: ignore[prop-decorator]
+    @property
+    def excuse_text(self) -> str:
+        """What disturbed the machine, in words; empty where the result counts as measured."""
+        return "" if self.excuse is None else sentence(self.excuse).rstrip(".")
 
     @property
     def point(self) -> Point:
@@ -104,12 +111,12 @@ class Soaked(Facts):
 
     @property
     def trends(self) -> tuple[Reason, ...]:
-        """What grew over the load, surely and by an amount that matters."""
+        """Latency or memory that grew by more than chance explains, and by enough to matter."""
         return tuple(_trends(self.measurement))
 
     @property
     def reason(self) -> Reason:
-        """`2430/s for 30 s: 0.6 % late (at most 0.9 %), p99 31 ms`."""
+        """The load and its result: `2430/s for 30 s: 0.6% late (at most 0.9%), p99 31 ms`."""
         measurement = self.measurement
         facts: dict[str, Fact] = {
             "load": str(measurement.load),
@@ -125,7 +132,7 @@ class Soaked(Facts):
 
     @property
     def summary(self) -> str:
-        """What came of it: `0.6 % late (at most 0.9 %), p99 31 ms`."""
+        """The result without the load: `0.6% late (at most 0.9%), p99 31 ms`."""
         parts = [] if self.late is None else [self.late.text]
         stream = self.point.limiting_stream
         p99_ms = digits(self.point.limiting.p99_latency_us / 1e3)
@@ -133,18 +140,19 @@ class Soaked(Facts):
         missed = [_missed(s) for s in self.slo if s.verdict.outcome is SloOutcome.MISSED]
         if self.point.outcome is SloOutcome.TOO_FEW:
             missed = [f"{too_few_text(self.slo)} for a verdict"]
-        excused = [f"not judged: {self.excuse}"] if self.excuse else []
+        excused = [f"not judged: {self.excuse_text}"] if self.excuse else []
         return "; ".join([", ".join(parts), *missed, *excused])
 
 
 @dataclass(frozen=True)
 class Soak(Facts):
-    """The soaks of one config, in the order they were made; one that held is the last.
+    """The soaks of one config, in their order; a sustained one is the last.
 
     Attributes:
-        why_unknown: Why there is none that tells whether the claim holds; None where one does.
-        behind: About each load that the load generator could not keep up with.
-        headroom: The config is credited with this share less than the load that held.
+        why_unknown: Why no soak shows whether the claim holds; None if one does.
+        behind: A reason for each load that the load generator could not keep up with.
+        headroom: Share of the sustained load that the credit leaves out; without a sustained one,
+            of the missed load that an upper bound of the credit leaves out.
     """
 
     tried: tuple[Soaked, ...] = ()
@@ -155,7 +163,7 @@ class Soak(Facts):
     @computed_field(alias="reason")  # type: ignore[prop-decorator]
     @property
     def reason(self) -> str:
-        """Why that is unknown, in words; empty where it is known."""
+        """Why the soaks show nothing, in words; empty if one shows whether the claim holds."""
         return "" if self.why_unknown is None else sentence(self.why_unknown)
 
     @computed_field(alias="limited")  # type: ignore[prop-decorator]
@@ -166,20 +174,20 @@ class Soak(Facts):
 
     @property
     def sustained(self) -> Soaked | None:
-        """The soak that was sustained, or None."""
+        """The soak whose load the config sustained; None if there is none."""
         return self.tried[-1] if self.tried and self.tried[-1].sustained else None
 
     @property
     def lost(self) -> bool:
-        """Whether it is certain that none of the loads lasts.
+        """Whether the soaks prove that the config sustains none of the loads.
 
-        Too few answers for a verdict are a ``why_unknown``.
+        Too few answers for a verdict prove nothing: see ``why_unknown``.
         """
         return self.sustained is None and self.why_unknown is None
 
     @property
     def credited_per_s(self) -> float | None:
-        """Inferences per second that the config is credited with; None where no load held."""
+        """Inferences per second credited to the config; None if it sustained no load."""
         sustained = self.sustained
         return (
             None if sustained is None else (1.0 - self.headroom) * sustained.throughput_infer_per_s
@@ -187,17 +195,17 @@ class Soak(Facts):
 
     @property
     def credited_level(self) -> float | None:
-        """The same as a load: requests per second, or clients."""
+        """The credited load: requests per second, or clients; None if it sustained no load."""
         return None if self.sustained is None else (1.0 - self.headroom) * self.sustained.level
 
     @property
     def failures(self) -> tuple[Reason, ...]:
-        """About each load that did not hold, or of which that is not known."""
+        """A reason for each load that the config did not sustain, or that was not sent."""
         return (*(s.reason for s in self.tried if not s.sustained), *self.behind)
 
     @property
     def sentences(self) -> tuple[str, ...]:
-        """Everything that the soaks showed, and last what held."""
+        """One sentence per soak, the sustained one last."""
         lost, sustained = [s.sentence for s in self.tried], list[str]()
         if self.sustained is not None:
             sustained.append(lost.pop())
@@ -207,25 +215,25 @@ class Soak(Facts):
 
 
 def unknown_by(tried: Sequence[Soaked], behind: Sequence[Reason]) -> Reason | None:
-    """Why no load that was tried tells whether the claim holds; None where one does."""
+    """Why no load that was tried shows whether the claim holds; None if one does."""
     if not tried:
         return None
     last = tried[-1]
     if last.point.outcome is SloOutcome.TOO_FEW:
         return Reason(ReasonKind.TOO_FEW, facts={"lacking": too_few_text(last.slo)})
     if last.excuse and not behind:
-        return Reason(ReasonKind.DISTURBED_MISS, facts={"disturbances": last.excuse})
+        return Reason(ReasonKind.DISTURBED_MISS, causes=(last.excuse,))
     return None
 
 
 @dataclass(frozen=True)
 class RunNoise(Facts):
-    """How the repeats of a run's own confirmation spread.
+    """How the repeated measurements of a proof scatter, as coefficients of variation.
 
     Attributes:
         repeats: Measurements of a config at a load at which it was measured more than once; each
             on another server, with other arrivals.
-        rounds: Rounds whose capacity is known, of configs that have several.
+        rounds: Rounds with a known capacity, over configs that have several.
     """
 
     repeats: int
@@ -235,15 +243,15 @@ class RunNoise(Facts):
     capacity_cv: float | None
 
 
-#: Growth over a soak that is told: of the mean latency; of memory, for each part of it.
+#: Growth in a soak worth a report: of the mean latency; of memory, in bytes and as a share.
 _LATENCY_GROWTH, _MEMORY_GROWTH_BYTES, _MEMORY_GROWTH = 0.1, 1 << 20, 0.002
 
 
 def _trends(measurement: Measurement) -> Iterator[Reason]:
-    """The trends of latency and memory that chance does not explain.
+    """Growth of latency and memory that chance does not explain.
 
-    A server takes memory while it warms up: what grew in the second half too, at half of the pace
-    at least, goes on.
+    A server also takes memory while it warms up. Such growth does not count unless it goes on in
+    the second half of the soak, at half of the mean pace or more.
     """
     course, host = measurement.course, measurement.host
     if course is not None and course.growth > max(_LATENCY_GROWTH, SURE * course.growth_error):

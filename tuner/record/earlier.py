@@ -1,9 +1,7 @@
-"""What files of earlier versions held: reasons as sentences only, and workers beside a run.
+"""Reads files of earlier versions, which stored reasons as sentences, and `tune worker`'s names.
 
-Nothing else reads sentences.
-
-A sentence is shown as it was; its kind follows from its words, so that next steps and the table of
-trust stay what they were.
+No other module reads sentences. A sentence is shown as it was stored; its words give its kind, so
+that next steps and the table of trust stay the same.
 """
 
 from __future__ import annotations
@@ -15,14 +13,14 @@ from typing import Any
 from tuner.facts import adapter
 from tuner.reason import Reason, ReasonKind
 
-#: Of the reasons of a result: those of a config begin with its name.
+#: Reasons about a config; these sentences start with its name.
 _OF_CONFIG = {
     r"Answers (match|to) .*": ReasonKind.ANSWERS_SAME,
     r"Answers were .*": ReasonKind.ANSWERS_NOT_COMPARED,
     r"It changes answers.*": ReasonKind.ANSWERS_CHANGED,
 }
 _LEFT_OUT = re.compile(r"Left out for lack of time: (.*?)\.?$")
-#: What an earlier version's words mean; a group is the fact of that name.
+#: What sentences of earlier versions mean; a group is the fact of that name.
 _MEANINGS = {
     r"load generator (could not keep up|can send)": ReasonKind.CLIENT_BEHIND,
     r"(?P<model>[^\s(]+) lies in the repository": ReasonKind.MODEL_NOT_LOADED,
@@ -42,7 +40,7 @@ _MEANINGS = {
 
 
 def reason_of_sentence(sentence: str) -> Reason:
-    """The sentence as it was, with what it is known to mean as its causes."""
+    """The stored sentence, with the kinds that its words mean as causes."""
     for words, kind in _OF_CONFIG.items():
         if match := re.fullmatch(rf"(?:(.*?): )?({words})", sentence, re.DOTALL):
             return Reason(kind, match[1] or "", {"sentence": match[2]})
@@ -58,7 +56,7 @@ def reason_of_sentence(sentence: str) -> Reason:
 
 
 def trial_of_earlier(trial: Mapping[str, Any]) -> dict[str, Any]:
-    """A line of `trials.jsonl` as it is written now: of `tune worker` the bench is left."""
+    """A line of `trials.jsonl` with today's keys: a worker's name is the bench."""
     made = {k: v for k, v in trial.items() if k != "worker"}
     if worker := trial.get("worker"):
         made["bench"] = worker
@@ -66,22 +64,24 @@ def trial_of_earlier(trial: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def reasons_of_earlier(row: Mapping[str, Any], *keys: str) -> dict[str, Any]:
-    """A row of which the sentences under these keys are reasons."""
+    """The row with reasons in place of the sentences under these keys."""
     made = {k: _json(row[k]) for k in keys if isinstance(row.get(k), str)}
     return {**row, **made}
 
 
-#: Sentences without data beside them: the key, another one of the object that it is in, the kind.
+#: Sentences without data: their key, another key of the same object, and their kind.
 _ALONE = (
     ("warnings", "seed", ReasonKind.TEXT),
     ("disturbances", "seed", ReasonKind.TEXT),
     ("limited", "tried", ReasonKind.CLIENT_BEHIND),
     ("reason", "tried", ReasonKind.TEXT),
+    ("reason", "verdict", ReasonKind.TEXT),
+    ("excuse", "measurement", ReasonKind.TEXT),
     ("reasons", "current", ReasonKind.TEXT),
 )
 
 
-#: Of a measurement alone, which streams and shapes had too: of these they said nothing.
+#: Keys of a measurement that streams and shapes once had too, without content.
 _OF_TOTALS = {
     *("host", "wall_s", "models", "command", "client_cores", "streams"),
     *("disturbances", "disturbances_data"),
@@ -89,9 +89,9 @@ _OF_TOTALS = {
 
 
 def _only_figures(parts: Any) -> Any:
-    """The streams or shapes of a measurement without what only the measurement has."""
+    """The streams or shapes of a measurement, without keys that only the measurement has."""
     if not isinstance(parts, Mapping):
-        return parts
+        return with_data(parts)
     return {
         name: with_data(
             {k: v for k, v in part.items() if k not in _OF_TOTALS}
@@ -103,11 +103,13 @@ def _only_figures(parts: Any) -> Any:
 
 
 def with_data(value: Any) -> Any:
-    """JSON in which the reasons of measurements, soaks and overloads have their data as well."""
+    """The JSON with data for each reason that it has as a sentence only."""
     if isinstance(value, (list, tuple)):
         return [with_data(item) for item in value]
     if not isinstance(value, Mapping):
         return value
+    if value.get("kind") == ReasonKind.DISTURBED_MISS.value:
+        return _with_cause(value)
     made = {
         key: _only_figures(item) if key in ("streams", "shapes") else with_data(item)
         for key, item in value.items()
@@ -123,12 +125,20 @@ def with_data(value: Any) -> Any:
     return made
 
 
+def _with_cause(reason: Mapping[str, Any]) -> Any:
+    """A disturbed miss with its disturbances as a cause; they were a fact in text once."""
+    facts = dict(reason.get("facts", {}))
+    text = facts.pop("disturbances", None)
+    causes = reason.get("causes", []) if text is None else [_as_it_was(text, ReasonKind.TEXT)]
+    return {**reason, "facts": facts, "causes": causes}
+
+
 def _as_it_was(sentence: str, kind: ReasonKind) -> Any:
     return adapter(Reason).dump_python(Reason(kind, facts={"sentence": sentence}), mode="json")
 
 
 def result_of_earlier(result: Any) -> Any:
-    """A `result.json` with its reasons as data; what is none comes back as it is."""
+    """A `result.json` with its reasons as data; any other value is returned unchanged."""
     return with_data(_with_why(result))
 
 

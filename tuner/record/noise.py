@@ -13,11 +13,10 @@ from tuner.score.point import Point
 
 
 def count_of_full_rounds(stored: Sequence[Repeat]) -> int:
-    """How many rows, from the first, belong to rounds that were over.
+    """The number of rows, from the first, that belong to complete rounds.
 
-    The sides of a round are compared because they were measured one after the other, so a round
-    that was interrupted is measured again as a whole. A soak, and a simpler config under its one
-    load, are complete in themselves.
+    A round compares configs that were measured right after each other, so an interrupted round is
+    measured again as a whole. A soak, and a simpler config under its one load, stand alone.
     """
     kept = len(stored)
     in_round = kept > 0 and stored[-1].role in (Role.CURRENT, Role.CANDIDATE)
@@ -27,12 +26,12 @@ def count_of_full_rounds(stored: Sequence[Repeat]) -> int:
 
 
 def spread(groups: Iterable[Sequence[float]]) -> tuple[int, float | None]:
-    """How many values repeat another, and their coefficient of variation, pooled over the groups.
+    """Number of repeated values, and their coefficient of variation, pooled over the groups.
 
-    It is None with fewer than two values of anything; else the square root of the mean squared
-    deviation from each group's mean, relative to that mean, over the degrees of freedom of all
-    groups together (each has its count minus one). Source: the pooled variance of any text on
-    analysis of variance.
+    The coefficient is the square root of the mean squared deviation from each group's mean,
+    relative to that mean, over the degrees of freedom of all groups together (each has its count
+    minus one). It is None unless some group has two values. Source: the pooled variance, as in any
+    textbook on analysis of variance.
     """
     squares, freedom, count = 0.0, 0, 0
     for group in groups:
@@ -45,12 +44,12 @@ def spread(groups: Iterable[Sequence[float]]) -> tuple[int, float | None]:
 
 
 def noise_of(repeats: Iterable[Repeat]) -> RunNoise | None:
-    """From what a run measured again; None when nothing was measured twice."""
+    """The noise of a run's repeated measurements; None if nothing was measured twice."""
     same_load: dict[tuple[str, float], list[Measurement]] = defaultdict(list)
     rounds: dict[tuple[str, int], list[Point]] = defaultdict(list)
     for repeat in repeats:
         if repeat.alone:
-            continue  # another window, and chosen by what the one before showed
+            continue  # its window is another one, and earlier results chose its load
         point = repeat.point
         same_load[repeat.candidate_key, point.level].append(point.measurement)
         if repeat.is_look:

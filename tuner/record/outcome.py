@@ -38,7 +38,7 @@ def result_of(
     written: WrittenFacts | None = None,
     noise: RunNoise | None = None,
 ) -> Result:
-    """What `result.json` holds; ``time``: seconds by phase, and ``wall_s``."""
+    """The content of `result.json`; ``time``: seconds by phase, and ``wall_s``."""
     states, winner, best = [t.state for t in trials], verdict.winner, verdict.best
     if winner is None and best is None:
         goal = Objective.parse(manifest.objective).goal

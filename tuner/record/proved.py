@@ -1,7 +1,8 @@
-"""A config with the measurements that its figures come from: written by a run, read by all else."""
+"""A config with the measurements that its figures come from: a run writes it, reports read it."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Annotated
@@ -12,7 +13,6 @@ from tuner.facts import Facts
 from tuner.record.bottleneck import Bottleneck
 from tuner.record.confirmation import Soak, Soaked
 from tuner.record.shapes import ShapeFacts, shapes_of
-from tuner.score.capacity import saturated
 from tuner.score.judge import SloOutcome, SloResult, outcome_of_rounds, severity, slo_utilisation
 from tuner.score.point import Point
 from tuner.score.trial import Trial, TrialState
@@ -22,12 +22,12 @@ from tuner.spec.slo import Goal
 
 @dataclass(frozen=True)
 class StreamFacts:
-    """What a stream of requests got: the worst of the measurements."""
+    """Figures of one stream: the worst of the measurements."""
 
     throughput_infer_per_s: Annotated[float, Field(ge=0)]
     p50_latency_us: float
     p99_latency_us: float
-    slo_utilisation: float | None  # above 1 an SLO of the stream is missed
+    slo_utilisation: float | None  # above 1: the stream misses an SLO
 
 
 @dataclass(frozen=True)
@@ -35,22 +35,23 @@ class ProvedConfig(Facts):
     """A config with the measurements that its figures come from.
 
     Attributes:
-        rounds: One measurement a round, each the highest load that met every SLO, else the lowest;
-            where it had no round, the one of the search that it is judged by.
-        from_search: It had no round.
-        soak: Long loads, lowered until one held; None where the run did not get that far.
-        credited_infer_per_s: What the soak credits it with; without a soak that held, what it
-            sustained in the worst of the rounds that met every SLO; None where none did.
-        at_most_infer_per_s: It sustains at most the lowest load at which it missed an SLO, or what
-            it answered when it was saturated. None where a load is credited, or where neither is
+        rounds: One measurement per round: the highest load that met every SLO, else the lowest
+            load. For a config without a round, the measurement of the search that stands for it.
+        from_search: The config had no round.
+        soak: Long loads, lowered until the config sustained one; None if the run ended earlier.
+        credited_infer_per_s: The credit of the soak. Without a sustained soak, the lowest
+            throughput over the rounds that met every SLO; None without such a round.
+        at_most_infer_per_s: Upper bound of what it sustains: the lowest load at which it missed an
+            SLO, or what it answered when saturated. None if a load is credited, or if neither is
             known.
         at_least: It sustained all that the load generator could send, and may sustain more.
-        p50_latency_us: Like the other percentiles the worst of the rounds and the soak that held.
-        slo: For each SLO the worst result of these; too little data to judge is not a pass.
-        streams: By name, where there are several.
-        shapes: Where requests have several.
-        sequences_at_once: That the credited load is made of, where requests come in sequences.
-        bottleneck: Where a request spends its time, with several models.
+        p50_latency_us: Like the other percentiles, the worst of the rounds and the sustained soak.
+        slo: For each SLO, the worst result of the same measurements; too little data for a verdict
+            is not a pass.
+        streams: Figures by stream, if there are several.
+        shapes: Figures by shape, if requests have several.
+        sequences_at_once: Sequences in progress at the credited load, if requests are sequences.
+        bottleneck: Where a request spends its time, if there are several models.
     """
 
     unknown = "ignore"
@@ -85,7 +86,7 @@ class ProvedConfig(Facts):
         at_least: bool = False,
         from_search: bool = False,
     ) -> ProvedConfig:
-        """The record of what was measured; all figures follow from it."""
+        """The record of these measurements; all figures follow from them."""
         sustained = None if soak is None else soak.sustained
         points = (*rounds, *([sustained.point] if sustained else []))
         met = [p.measurement.sustained_infer_per_s for p in rounds if p.passed]
@@ -114,20 +115,16 @@ class ProvedConfig(Facts):
 
     @classmethod
     def of_trial(cls, trial: Trial | None) -> ProvedConfig | None:
-        """What the search measured of a config; None where the trial gave nothing."""
+        """The record of a trial; None if the trial gave no measurement."""
         if trial is None or not trial.points or trial.score is None:
             return None
         best = trial.score.best_point
         lowest = min(trial.points, key=lambda p: p.level)
-        missed = [
-            (p.served_per_s if saturated(p) else p.level) * p.measurement.batch_size
-            for p in trial.points
-            if p.served_per_s is not None and p.outcome is SloOutcome.MISSED
-        ]
+        at_most = trial.at_most_per_s * trial.points[0].measurement.batch_size
         proved = cls.of(
             trial.candidate,
             [lowest if best is None else trial.points[best]],
-            at_most_infer_per_s=min(missed, default=None),
+            at_most_infer_per_s=at_most if math.isfinite(at_most) else None,
             at_least=trial.limit is not None,
             from_search=True,
         )
@@ -137,13 +134,16 @@ class ProvedConfig(Facts):
         return replace(proved, credited_infer_per_s=None, at_least=False, sequences_at_once=None)
 
     def soaked(self, beside: Soak) -> ProvedConfig:
-        """The same once it was put under one long load: what it missed is more than it sustains."""
+        """The same config with its soaks: a load that it missed is more than it sustains.
+
+        The bound leaves out as much of that load as a credit would.
+        """
         proved = ProvedConfig.of(
             self.candidate, self.rounds, soak=beside, from_search=self.from_search
         )
         if not beside.lost:
             return proved
-        missed = min(s.throughput_infer_per_s for s in beside.tried)
+        missed = (1.0 - beside.headroom) * min(s.throughput_infer_per_s for s in beside.tried)
         least = (
             missed if self.at_most_infer_per_s is None else min(missed, self.at_most_infer_per_s)
         )
@@ -152,7 +152,7 @@ class ProvedConfig(Facts):
 
     @property
     def outcome(self) -> SloOutcome:
-        """Whether it met the SLOs at some load, by its rounds and its soak."""
+        """Whether it met the SLOs at some load, according to its rounds and its soak."""
         if self.credited_infer_per_s is not None:
             return SloOutcome.MET
         outcome_ = outcome_of_rounds([p.outcome for p in self.rounds])
@@ -160,23 +160,20 @@ class ProvedConfig(Facts):
 
     @property
     def sustained(self) -> Soaked | None:
-        """The long load that it sustained."""
+        """The soak whose load the config sustained."""
         return None if self.soak is None else self.soak.sustained
 
     @property
     def credited_level(self) -> float:
-        """The same as a load, requests per second or clients: what the soak credits it with.
-
-        Without one the lowest of the rounds.
-        """
+        """The credited load, in requests per second or clients; without a soak the lowest round."""
         soaked = None if self.soak is None else self.soak.credited_level
         return soaked or min(p.level for p in self.rounds)
 
     @property
     def judged(self) -> Point:
-        """The measurement that stands for it: the soak that held, else the worst of the rounds.
+        """The measurement that stands for the config: the sustained soak, else the worst round.
 
-        That is the one with the least throughput of those that met every SLO, or of all if none
+        The worst round has the least throughput of those that met every SLO, or of all if none
         did.
         """
         if self.sustained is not None:
@@ -186,7 +183,7 @@ class ProvedConfig(Facts):
 
 
 def best_other(trials: Sequence[Trial], current: Candidate, goal: Goal) -> ProvedConfig | None:
-    """The best config of the search that is not the current one; None where none was measured."""
+    """The best config of the search other than the current one; None if none was measured."""
     scored = (t for t in trials if t.state is TrialState.MEASURED and t.score)
     others = [t for t in scored if t.candidate != current]
     return ProvedConfig.of_trial(min(others, key=lambda t: t.order(goal), default=None))

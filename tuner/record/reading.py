@@ -1,8 +1,8 @@
-"""Reads the files of a run without trusting who wrote them.
+"""Reads the files of a run without trusting them.
 
-A run's directory may have been cut short by a full disk, edited, or come from somebody else. What
-is not as `tune` writes it is an `UnreadableFileError` that names the file and, where there is one,
-the line. Reading never waits and opens no device.
+A full disk may have cut them short, and anybody may have edited or sent them. Content that `tune`
+does not write raises an `UnreadableFileError` with the file and, where there is one, the line.
+Reading never waits and opens no device.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from tuner.regular import read_regular
 from tuner.spec.mistakes import dotted, reason_of
 from tuner.spec.units import count_text
 
-#: A run of thousands of trials has a tenth of it.
+#: A run of thousands of trials has a tenth of this.
 MAX_BYTES = 256 * 2**20
-#: Twice as deep as the deepest file of a run, a report's result.
+#: Twice the depth of the deepest file of a run, a report's result.
 MAX_DEPTH = 40
 _MAX_INTEGER = 2**63
 _T = TypeVar("_T")
@@ -32,14 +32,14 @@ _HINT = "was it edited, cut short, or written by another version of tune?"
 
 
 class UnreadableFileError(SpecError):
-    """A file of a run, a check or their results is not as tune writes it; `message` names it."""
+    """A file of a run or a check is not as tune writes it; `message` names the file."""
 
 
 def read_bytes(path: Path) -> bytes | None:
-    """All of a regular file; None where there is nothing of that name.
+    """The content of a regular file; None if nothing has this name.
 
     Raises:
-        UnreadableFileError: It is a pipe, a device or a directory, too large, or not ours to read.
+        UnreadableFileError: It is a pipe, a device or a directory, too large, or access is denied.
     """
     try:
         content = read_regular(path, MAX_BYTES + 1)
@@ -55,10 +55,10 @@ def read_bytes(path: Path) -> bytes | None:
 
 
 def read_json(path: Path, kind: type[_T]) -> _T | None:
-    """What a JSON file holds; None where there is none. ``kind``: dict or list.
+    """The value in a JSON file; None if there is no file. ``kind``: dict or list.
 
     Raises:
-        UnreadableFileError: It is no JSON, or something else than ``kind``.
+        UnreadableFileError: It is not JSON, or not of ``kind``.
     """
     content = read_bytes(path)
     if content is None:
@@ -67,7 +67,7 @@ def read_json(path: Path, kind: type[_T]) -> _T | None:
 
 
 def read_rows(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    """(place, row) of each whole line of a JSONL file; what follows the last newline is torn.
+    """(place, row) of each complete line of a JSONL file; text after the last newline is skipped.
 
     Raises:
         UnreadableFileError: A line is not a JSON object.
@@ -81,7 +81,7 @@ def read_rows(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def torn_line(path: Path) -> str:
-    """A sentence about what follows the last newline of a JSONL file; empty where nothing does."""
+    """A sentence about text after the last newline of a JSONL file; empty if there is none."""
     content = read_bytes(path) or b""
     end = content.rfind(b"\n") + 1
     if end == len(content):
@@ -91,10 +91,10 @@ def torn_line(path: Path) -> str:
 
 
 def read_as(place: str, data: Mapping[str, Any], make: Callable[[Any], _T]) -> _T:
-    """Facts that ``make`` makes of what was read at ``place``: ``file`` or ``file:line``.
+    """What ``make`` returns for the data read at ``place``, a ``file`` or ``file:line``.
 
     Raises:
-        UnreadableFileError: Something is missing, or of another type.
+        UnreadableFileError: A value is missing, or of another type.
     """
     try:
         return make(data)
@@ -107,10 +107,10 @@ def read_as(place: str, data: Mapping[str, Any], make: Callable[[Any], _T]) -> _
 
 
 def read_received(place: str, data: Any, make: Callable[[Any], _T]) -> _T:
-    """Like `read_as`, for JSON that is no file: somebody put it into the study.
+    """Like `read_as`, for JSON that another process put into the study, not into a file.
 
     Raises:
-        UnreadableFileError: It is not what ``make`` makes something of.
+        UnreadableFileError: ``make`` does not accept it.
     """
     if not isinstance(data, Mapping):
         _refuse(place, f"an object was expected, not {_name(type(data))}")
@@ -120,8 +120,8 @@ def read_received(place: str, data: Any, make: Callable[[Any], _T]) -> _T:
 
 
 def _mistake(error: ValidationError) -> str:
-    """The first, in words: ``points[0].load.level cannot be 'many'``."""
-    first = max(error.errors(), key=lambda e: len(e["loc"]))  # of a union, what saw most of it
+    """The first mistake, in words: ``points[0].load.level cannot be 'many'``."""
+    first = max(error.errors(), key=lambda e: len(e["loc"]))  # the closest member of a union
     place = dotted(first["loc"])
     if first["type"] == "missing":
         return f"{place!r} is missing"
@@ -140,7 +140,7 @@ def _parsed(content: bytes, place: str, kind: type[_T]) -> _T:
         _refuse(f"{place}{line}", f"not JSON: {error.msg} (column {error.colno})")
     except RecursionError:
         _refuse(place, "nested too deeply")
-    except ValueError as error:  # not UTF-8, or a number of thousands of digits
+    except ValueError as error:  # not UTF-8, or a number with thousands of digits
         _refuse(place, f"not JSON: {error}")
     if wrong := _unheard_of(value):
         _refuse(place, wrong)
@@ -150,7 +150,7 @@ def _parsed(content: bytes, place: str, kind: type[_T]) -> _T:
 
 
 def _unheard_of(value: Any) -> str:
-    """What no file of a run holds, though it may be JSON; empty when there is none."""
+    """Why no file of a run can have this value, valid JSON though it is; empty if one can."""
     level = [value]
     for _ in range(MAX_DEPTH):
         below: list[Any] = []

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 
 from tuner.reason import Reason, ReasonKind
+from tuner.sentences.parts import count
 from tuner.server.log import remedy
 
 _MORE_CORES = (
@@ -22,17 +23,23 @@ def _lone_request(reason: Reason) -> str:
 
 
 def _not_sustained(reason: Reason) -> str:
-    """A load that was not sent says nothing about lower ones."""
+    """The remedy for a lost soak; a load that was not sent says nothing about lower loads."""
     if any(cause.kind is ReasonKind.CLIENT_BEHIND for cause in reason.causes):
         return ""
-    return "list lower loads in workload.arrivals, to find one that lasts"
+    return "list lower loads, as in workload.arrivals: {kind: poisson, rate: [50, 100]}"
 
 
-#: In the order in which they are offered. What a server's words mean is in `tuner.server.log`.
+def _fewer_clients(reason: Reason) -> str:
+    fit = count(reason.facts, "fitting_clients")
+    return f"write at most {fit:,} clients in workload.arrivals, or a longer workload.window"
+
+
+#: In the order in which reports offer them. For a server's words, see `tuner.server.log`.
 REMEDIES: Mapping[ReasonKind, str | Callable[[Reason], str]] = {
     ReasonKind.CLIENT_BEHIND: _MORE_CORES,
     ReasonKind.SENDABLE_LIMIT: _MORE_CORES,
     ReasonKind.BETTER_THAN_CAN_BE_SENT: _MORE_CORES,
+    ReasonKind.TOO_MANY_CLIENTS: _fewer_clients,
     ReasonKind.MODEL_NOT_LOADED: lambda reason: (
         f"say in the spec that the model calls it: calls: [{reason.facts['model']}]"
     ),
@@ -40,13 +47,15 @@ REMEDIES: Mapping[ReasonKind, str | Callable[[Reason], str]] = {
     "file: requests.json}",
     ReasonKind.LONE_REQUEST_MISSES: _lone_request,
     ReasonKind.LONE_REQUEST_ALWAYS_MISSES: _FASTER,
+    ReasonKind.MODEL_ANSWERED_ERRORS: "make the model answer these requests, or allow some errors, "
+    "such as error_rate <= 1%",
     ReasonKind.DISTURBED_MISS: "keep other work off this machine, or take a longer soak "
     "(confirm.soak)",
     ReasonKind.SOAK_NOT_SUSTAINED: _not_sustained,
-    ReasonKind.MEMORY_GROWS: "look for what the model keeps of its requests, or see with a longer "
+    ReasonKind.MEMORY_GROWS: "look for what the model stores per request, or see with a longer "
     "soak (confirm.soak) where its memory levels off",
     ReasonKind.LATENCY_GROWS: "see with a longer soak (confirm.soak) where latency levels off",
-    ReasonKind.NO_LASTING_GAIN: "widen the space: the gain that was found does not last",
+    ReasonKind.NO_LASTING_GAIN: "widen the space: the gain of the rounds does not last",
     ReasonKind.ANSWERS_CHANGED: "raise confirm.tolerance if such differences do not matter",
     ReasonKind.LOAD_TIMEOUT: _LOAD_TIMEOUT,
     ReasonKind.NO_FIRST_ANSWER: _LOAD_TIMEOUT,
@@ -56,7 +65,7 @@ REMEDIES: Mapping[ReasonKind, str | Callable[[Reason], str]] = {
 
 
 def remedies(reasons: Iterable[Reason]) -> list[str]:
-    """What to do about those whose cause is known, each once."""
+    """What to do about the reasons with a known cure, each cure once."""
     reasons = tuple(reasons)
     known = [r for reason in reasons for r in reason.chain() if r.kind in REMEDIES]
     known.sort(key=lambda reason: list(REMEDIES).index(reason.kind))

@@ -1,4 +1,4 @@
-"""What requests of decoupled models got, and how many of their answers were broken."""
+"""Responses of decoupled models: their latencies, and how many answers were incomplete."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from tuner.spec.metrics import Until
 
 @dataclass(frozen=True)
 class ResponseFacts:
-    """What a stream's requests got in one measurement.
+    """Figures of a stream's requests in one measurement.
 
     Attributes:
-        stream: Whose requests, of several; else "".
-        latency_until: What is called their latency elsewhere lasts until then.
-        incomplete_count: Requests that got no final response.
-        doubled_count: Requests that got more after it.
+        stream: Name of the stream; "" with one stream.
+        latency_until: The response, first or last, that "latency" means elsewhere in the files.
+        incomplete_count: Requests without a final response.
+        doubled_count: Requests with more responses after the final one.
     """
 
     stream: str
@@ -28,7 +28,7 @@ class ResponseFacts:
 
 
 def responses_of(measured: Measurement) -> tuple[ResponseFacts, ...]:
-    """Those of each stream whose model is decoupled."""
+    """Figures of each stream whose model is decoupled."""
     return tuple(
         _facts(stream, stream_measured, stream_measured.responses)
         for stream, stream_measured in (measured.streams or {"": measured}).items()

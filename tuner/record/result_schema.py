@@ -1,7 +1,7 @@
-"""`result.json`, version 1, as models: checked in tests, published as a JSON Schema, read here.
+"""`result.json`, version 1, as models: they check, publish and read the file.
 
-Readers must ignore keys they do not know, so that keys may be added within version 1. A key
-never changes its meaning or unit and is never removed within a version.
+Readers must ignore unknown keys, so that version 1 may gain keys. Within a version, a key never
+changes its meaning or unit and is never removed.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ SCHEMA_VERSION = 1
 
 
 def _empty(value: object) -> bool:
-    """For a key that is there only when a run has several models or several streams."""
+    """For ``exclude_if``: a key that only some runs have."""
     return not value
 
 
@@ -57,53 +57,53 @@ class ResultPart(BaseModel):
 
 
 class Means(ResultPart):
-    """Geometric means over the rounds of what was compared; the ratio is of the two."""
+    """Geometric means of the compared quantity over the rounds; their ratio is the gain."""
 
-    best: NotNegative = Field(description="before changes that made no difference were removed")
+    best: NotNegative = Field(description="before removal of changes that make no difference")
     current: NotNegative
 
 
 class Rounds(ResultPart):
-    """In how many rounds each was measured."""
+    """The number of rounds in which each config was measured."""
 
     best: Count
     current: Count = Field(
-        description="fewer where it was so far behind that more would have shown nothing"
+        description="fewer if it was so far behind that more rounds would have shown nothing"
     )
 
 
 class Gain(ResultPart):
-    """How much better the winner is, or the best other config, than the current one."""
+    """How much better the winner, or else the best other config, is than the current one."""
 
     ratio: Ratio = Field(
-        description="times better than the current config; above 1 is better, also when a latency "
-        "or memory is minimised; high is the largest gain that is still possible"
+        description="times better than the current config; above 1 is better, also for a minimized "
+        "latency or memory; high is the largest gain that is still possible"
     )
     confidence: float = Field(gt=0, lt=1, description="of the interval")
     compared: str | None = Field(
         None,
-        description="what the ratio compares: capacity (the load at which an SLO begins to be "
-        "missed), throughput (at the load the spec lists), or the metric that is minimised",
+        description="the compared quantity: capacity (the load above which an SLO is missed), "
+        "throughput (at the load in the spec), or the minimized metric",
     )
     means: Means | None = Field(
-        None, description="infer/s, or the metric's base unit; null: the current one is not known"
+        None, description="infer/s, or the metric's base unit; null: the current one is unknown"
     )
-    rounds: Rounds | None = Field(None, description="behind the ratio; null: without any")
+    rounds: Rounds | None = Field(None, description="rounds that the ratio rests on; null: none")
     at_least: bool = Field(
         False,
         exclude_if=_empty,
-        description="only ratio.low is known: the current config is far behind, and sustains at "
-        "most a load that is known",
+        description="only ratio.low is known: the current config is far behind, and only an upper "
+        "bound of its load is known",
     )
 
 
 class ToKnow(ResultPart):
-    """What it would take to know whether a config is better."""
+    """What it takes to find out whether a config is better."""
 
-    rounds: Count = Field(description="more than were made")
-    minutes: NotNegative = Field(description="that these would take")
+    rounds: Count = Field(description="rounds in addition to those of the run")
+    minutes: NotNegative = Field(description="duration of these rounds")
     chance: Annotated[float, Field(ge=0, le=1)] | None = Field(
-        None, description="probability that the best other config is better, by the rounds made"
+        None, description="probability that the best other config is better, by the rounds so far"
     )
 
 
@@ -112,16 +112,16 @@ class TrialCounts(ResultPart):
     measured: Count
     pruned: Count
     failed: Count
-    duplicates: Count = Field(description="proposals that had been measured already")
+    duplicates: Count = Field(description="proposals that had already been measured")
 
 
 class RejectedFacts(ResultPart):
-    """Measurements that count for nothing; rejected.jsonl of the run has each of them."""
+    """Measurements that do not count; the run's rejected.jsonl has each of them."""
 
     count: Count
     seconds: NotNegative
     share_of_measuring: float = Field(ge=0, le=1, description="of time.measuring_s")
-    reasons: tuple[str, ...] = Field(description="each once, one sentence")
+    reasons: tuple[str, ...] = Field(description="one sentence each, without repetition")
 
     @classmethod
     def of(cls, rejected: Sequence[Rejected], measuring_s: float) -> Self:
@@ -135,7 +135,7 @@ class RejectedFacts(ResultPart):
 
 
 class TimeFacts(BaseModel):
-    """Seconds by phase; all but ``wall_s`` add up to it."""
+    """Seconds by phase; the phases add up to ``wall_s``."""
 
     model_config = ConfigDict(frozen=True, extra="allow")
     __pydantic_extra__: dict[str, float]
@@ -153,13 +153,13 @@ class TimeFacts(BaseModel):
         return self
 
     def by_phase(self) -> dict[str, float]:
-        """``measuring_s`` and the rest, without the sum; the longest first."""
+        """``measuring_s`` and the other phases, without the sum; the longest first."""
         parts = {k: float(v) for k, v in self.model_dump().items() if k != "wall_s"}
         return dict(sorted(parts.items(), key=lambda item: -item[1]))
 
 
 class WrittenFacts(ResultPart):
-    """What was written to the repository."""
+    """Files that the run wrote into the repository."""
 
     path: str
     sha256_before: Sha256 | None
@@ -179,7 +179,7 @@ class WrittenFacts(ResultPart):
 
 
 class ChangedConfig(ResultPart):
-    """A config.pbtxt as the run read it, and with what the winner needs."""
+    """A config.pbtxt as the run read it, and with the winner's changes."""
 
     config_before: str
     config_after: str
@@ -187,7 +187,7 @@ class ChangedConfig(ResultPart):
 
 @dataclass(frozen=True)
 class Change:
-    """A winner as text: each config that changes, by label, and the unified diff of them all."""
+    """A winner as text: each config that changes, by label, and one unified diff for all."""
 
     configs: Mapping[str, ChangedConfig]
     diff: str
@@ -195,7 +195,7 @@ class Change:
 
 @dataclass(frozen=True)
 class Overloads:
-    """What each config did at 120 % of its capacity, and afterwards; null: see ``reasons``."""
+    """How each config behaved at 120% of its capacity, and afterwards; null: see ``reasons``."""
 
     current: Overload | None
     winner: Overload | None
@@ -209,18 +209,18 @@ class Overloads:
 
 
 class Edge(ResultPart):
-    """A field whose best value is the outermost that the space allows."""
+    """A field whose best value is the largest or the smallest that the space allows."""
 
     model: str
     field: str
     value: int
-    largest: bool = Field(description="else it is the smallest")
+    largest: bool = Field(description="true: the largest value; false: the smallest")
     allowed: str = Field(description="the values of the space, for people")
-    wider: str = Field(description="what to write in the spec for the field, to allow one more")
+    wider: str = Field(description="the field's entry in the spec that allows one more value")
 
 
 class RunHeading(ResultPart):
-    """Which run a result is of."""
+    """The run that a result belongs to."""
 
     schema_version: Literal[1]
     run_id: str
@@ -228,7 +228,7 @@ class RunHeading(ResultPart):
 
 
 class RunDecision(ResultPart):
-    """What a run decided, with its figures and its reasons, before anything is written."""
+    """What a run decided, with figures and reasons, before anything is written."""
 
     status: Status
     why: tuple[Reason, ...] = Field(
@@ -240,8 +240,8 @@ class RunDecision(ResultPart):
         None, description="the best other config that took part, where there is no winner"
     )
     gain: Gain | None = Field(
-        description="of the winner, or of the best other config; null where none was compared with "
-        "the current one, or that met the SLOs at no load",
+        description="of the winner, or of the best other config; null if none was compared with "
+        "the current one, or if none met the SLOs at any load",
     )
     to_know: ToKnow | None = Field(None, description="null where the answer is known")
     simplification: tuple[ChangeUndone, ...] | None = Field(
@@ -251,10 +251,10 @@ class RunDecision(ResultPart):
     warm_up: WarmUp | None = Field(
         None,
         exclude_if=_empty,
-        description="what a model_warmup spares users of the winner, or of the current config",
+        description="time that a model_warmup saves users of the winner, or of the current config",
     )
     edges: tuple[Edge, ...] = Field(
-        (), exclude_if=_empty, description="fields of the winner to widen the space of"
+        (), exclude_if=_empty, description="fields of the winner whose space should be wider"
     )
 
     @classmethod
@@ -267,23 +267,23 @@ class RunDecision(ResultPart):
         gain: Gain | None = None,
         **more: Any,
     ) -> RunDecision:
-        """A decision in which what is not given is not known, or is none."""
+        """A decision; a part that is not given is unknown or absent."""
         return RunDecision(
             status=status, why=why, baseline=baseline, winner=winner, gain=gain, **more
         )
 
 
 class Result(RunDecision, RunHeading):
-    """How a tuning run ended. Readers ignore keys they do not know."""
+    """How a tuning run ended. Readers ignore unknown keys."""
 
-    reasons: tuple[str, ...] = Field((), description="why, one sentence each")
+    reasons: tuple[str, ...] = Field((), description="why the run ended so, one sentence each")
     spec_sha256: str | None = None
     objective: _Objective | None = Field(None, description="as in the spec")
     trials: TrialCounts
     rejected: RejectedFacts
     time: TimeFacts
     written: WrittenFacts | None = Field(description="null when nothing was written")
-    server_args: tuple[str, ...] = Field((), description="what the winner needs")
+    server_args: tuple[str, ...] = Field((), description="server arguments of the winner")
     environment: dict[str, int | None] = Field(
         default_factory=dict,
         exclude_if=_empty,
@@ -291,7 +291,7 @@ class Result(RunDecision, RunHeading):
         "numbers of threads; null: not set",
     )
     noise: RunNoise | None = Field(None, description="null when nothing was measured twice")
-    diff: str | None = Field(None, description="unified diff of config.pbtxt, of all that change")
+    diff: str | None = Field(None, description="unified diff of all config.pbtxt that change")
     models: dict[str, ChangedConfig] = Field(
         default_factory=dict, exclude_if=_empty, description="the configs it changes, by model"
     )
@@ -302,17 +302,19 @@ class Result(RunDecision, RunHeading):
 
     @classmethod
     def from_json(cls, data: Any) -> Result:
-        """Raises:
-        ValidationError: It does not follow version 1.
+        """Reads a result.
+
+        Raises:
+            ValidationError: It does not follow version 1.
         """
         return cls.model_validate_json(json.dumps(result_of_earlier(data)), strict=True)
 
 
 def read_result(path: Path) -> Result | None:
-    """A `result.json`; None where there is none.
+    """A `result.json`; None if there is no file.
 
     Raises:
-        UnreadableFileError: It is no JSON, or does not follow version 1.
+        UnreadableFileError: It is not JSON, or does not follow version 1.
     """
     data = read_json(path, dict)
     try:
@@ -326,7 +328,7 @@ def read_result(path: Path) -> Result | None:
 
 
 def check(data: Any) -> list[str]:
-    """Mistakes in ``data`` as a `result.json`, one line each; empty when there is none."""
+    """Mistakes in ``data`` as a `result.json`, one line each; empty without mistakes."""
     try:
         Result.from_json(data)
     except ValidationError as error:

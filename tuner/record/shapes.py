@@ -1,8 +1,9 @@
-"""What the requests of each shape got, and with which others they shared batches.
+"""Figures by shape of request, and which shapes shared batches.
 
-Triton's statistics tell how large batches were, not what was in them. But its batcher puts unlike
-shapes of an input of open dimensions into one batch only where that has ``allow_ragged_batch``
-(GetDynamicShapeInputs in core's dynamic_batch_scheduler.cc), so the sizes tell the rest.
+Triton's statistics show how large batches were, not which requests were in them. But its batcher
+combines requests with different shapes of an input of variable dimensions only if that input has
+``allow_ragged_batch`` (GetDynamicShapeInputs in core's dynamic_batch_scheduler.cc), so the config
+and the sizes together show it.
 """
 
 from __future__ import annotations
@@ -26,15 +27,16 @@ from tuner.spec.slo import Slo
 
 @dataclass(frozen=True)
 class ShapeFacts:
-    """What the requests of one shape got, at the load that a config is judged at.
+    """Figures of the requests of one shape, at the load that stands for a config.
 
     Attributes:
-        stream: Whose requests, of several; else "".
-        share: Of the stream's requests, as they were due (closed loop: sent).
-        goodput_infer_per_s: Answered within the SLO on the highest percentile; None without one.
-        slo: Each SLO of the stream, held against these requests alone; that decides nothing.
-        batched_with: Shapes of requests in the same batches, its own too; empty where each request
-            ran alone, None where that is not known.
+        stream: Name of the stream; "" with one stream.
+        share: Share of the stream's requests, as they were due (closed loop: sent), 0..1.
+        goodput_infer_per_s: Inferences per second answered within the SLO on the highest
+            percentile; None without such an SLO.
+        slo: Result of each of the stream's SLOs for these requests alone; decides nothing.
+        batched_with: Shapes of requests in the same batches, including this one; empty if each
+            request ran alone, None if unknown.
     """
 
     shape: str
@@ -51,7 +53,7 @@ class ShapeFacts:
 
 
 def shapes_of(point: Point) -> tuple[ShapeFacts, ...]:
-    """Those of one measurement; empty where all requests have one shape."""
+    """Figures by shape from one measurement; empty if all requests have one shape."""
     measured = point.measurement
     return tuple(
         _facts(stream, shape, point, total, of_shape)
@@ -84,7 +86,7 @@ def _facts(stream: str, shape: str, point: Point, total: Figures, of_shape: Figu
 def with_batches(
     shapes: Sequence[ShapeFacts], point: Point, manifest: Manifest
 ) -> tuple[ShapeFacts, ...]:
-    """Adds what each shape was batched with, by what one measurement shows."""
+    """Adds the shapes that each shape shared batches with, according to one measurement."""
     return tuple(
         replace(facts, batched_with=_batched_with(facts, shapes, point, manifest))
         for facts in shapes
@@ -98,7 +100,7 @@ def _batched_with(
     label, measured = manifest.streams[stream], point.measurement.of(facts.stream)
     config, server = manifest.models[label], point.measurement.models.get(label)
     if measured is None or server is None or not server.batch_stats or config.is_ensemble:
-        return None  # of an ensemble the steps form batches, of tensors of their own
+        return None  # the steps of an ensemble form batches, from tensors of their own
     if max(size for size, *_ in server.batch_stats) <= measured.batch_size:
         return ()
     given = long_form(manifest.spec)["streams"][stream]["inputs"]

@@ -30,7 +30,7 @@ class CheckStatus(_Ending):
     """How a check ended."""
 
     FINE = "fine", 0
-    WORSE = "worse", 0  # reported, no failure
+    WORSE = "worse", 0  # reported, but not a failure
     ACCEPTED = "accepted", 0  # the new baseline
     MISSED = "slo missed", 10
     INCONCLUSIVE = "inconclusive", 11

@@ -1,7 +1,7 @@
-"""A run on disk: append-only trials, synced before the next one starts.
+"""A run on disk: append-only trials, each synced before the next one starts.
 
-A reader may open a run at any time, also one that was killed: a torn last line is dropped, and
-overwritten when the run is resumed. Several runs that were started together are a series.
+A reader may open any run, also one in progress or a killed one: it skips an incomplete last line,
+which a resumed run overwrites.
 """
 
 from __future__ import annotations
@@ -11,20 +11,18 @@ import os
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from glob import escape
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
 
-from tuner.errors import EnvironmentNotReadyError, SpecError, TunerError
-from tuner.facts import Facts
+from tuner.errors import EnvironmentNotReadyError, InterruptedRunError, SpecError, TunerError
 from tuner.locking import Lock, lock
 from tuner.measurement.measurement import Rejected, Stage
 from tuner.reason import Reason, ReasonKind
 from tuner.record.confirmation import Repeat
 from tuner.record.earlier import reasons_of_earlier, trial_of_earlier, with_data
-from tuner.record.manifest import Choices, Manifest
+from tuner.record.manifest import Manifest
 from tuner.record.reading import (
     UnreadableFileError,
     read_as,
@@ -34,7 +32,6 @@ from tuner.record.reading import (
     torn_line,
 )
 from tuner.record.result_schema import Result, WrittenFacts, read_result
-from tuner.record.status import Status
 from tuner.score.trial import Trial
 from tuner.spec.units import count_text
 from tuner.writing import (
@@ -58,13 +55,12 @@ REJECTED = "rejected.jsonl"
 RESULT = "result.json"
 STUDY = "study.db"
 BEST = "best"
-SERIES = "series.json"
 LOCK = ".lock"
 _BLOCK_BYTES = 64 * 1024
 
 
 def new_run_id(model: str, now: datetime | None = None) -> str:
-    """Sorts by time, names the model, never twice the same."""
+    """A new id: unique, starts with the time, and names the model."""
     stamp = (now or datetime.now(UTC)).strftime("%Y%m%d-%H%M%S")
     return f"{stamp}-{model}-{secrets.token_hex(2)}"
 
@@ -77,10 +73,10 @@ class RunStore:
 
     @classmethod
     def create(cls, parent: Path, run_id: str) -> RunStore:
-        """A new run.
+        """Makes the directory of a new run.
 
         Raises:
-            EnvironmentNotReadyError: Nothing can be written there.
+            EnvironmentNotReadyError: The directory cannot be written.
         """
         directory = parent / run_id
         try:
@@ -97,13 +93,13 @@ class RunStore:
 
     @classmethod
     def open(cls, directory: Path) -> RunStore:
-        """A run that exists; SpecError when it is none."""
+        """Opens the directory of an existing run; SpecError if it is not one."""
         if read_bytes(directory / MANIFEST) is None:
             only_result = os.path.lexists(directory / RESULT)
             listed = "name a directory under results/; `tune report` without one lists them"
             raise SpecError(
                 f"{directory} is not a run: it has no {MANIFEST}",
-                f"all there is: tune report {directory}" if only_result else listed,
+                f"show its result with: tune report {directory}" if only_result else listed,
             )
         return cls(directory)
 
@@ -117,11 +113,11 @@ class RunStore:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """The run's lock, held by the process that adds to it.
+        """Locks the run for the process that adds to it.
 
         Raises:
-            SpecError: Somebody else does.
-            EnvironmentNotReadyError: It cannot be written, or its logs would go elsewhere.
+            SpecError: Another process has the lock.
+            EnvironmentNotReadyError: The run cannot be written, or its logs are behind a link.
         """
         run_subdirectory(self.directory, "logs")
         with written_by_one(self.directory):
@@ -140,7 +136,7 @@ class RunStore:
         return [read_as(place, row, _repeat) for place, row in self._rows(CONFIRMATION)]
 
     def cut_confirmation(self, kept: int) -> None:
-        """Rejects all but the first rows: what an interrupted round left is not evidence."""
+        """Rejects all but the first ``kept`` rows: an interrupted round is no evidence."""
         rows = self.confirmation()
         for repeat in rows[kept:]:
             self.append_rejected(_abandoned(repeat))
@@ -154,7 +150,7 @@ class RunStore:
         return [read_as(place, row, _rejected) for place, row in self._rows(REJECTED)]
 
     def torn(self) -> tuple[str, ...]:
-        """What reading the run leaves out, since a file was cut short: a sentence for each file."""
+        """A sentence for each file that was cut short, about the text that reading skips."""
         names = (TRIALS, CONFIRMATION, REJECTED)
         return tuple(filter(None, (torn_line(self.directory / name) for name in names)))
 
@@ -169,15 +165,15 @@ class RunStore:
         write_json(self.directory / RESULT, result.to_json())
 
     def result(self) -> Result | None:
-        """How the run ended; None where it left no result.
+        """How the run ended; None if it left no result.
 
         Raises:
-            UnreadableFileError: It is no JSON, or does not follow version 1.
+            UnreadableFileError: It is not JSON, or does not follow version 1.
         """
         return read_result(self.directory / RESULT)
 
     def full_result(self) -> Result | None:
-        """The same for a run that goes on; None too where a power cut has torn the file."""
+        """The result, for a run that continues; also None if a power cut damaged the file."""
         try:
             read_json(self.directory / RESULT, dict)
         except UnreadableFileError:
@@ -185,14 +181,14 @@ class RunStore:
         return self.result()
 
     def add_written(self, written: WrittenFacts) -> None:
-        """Adds to the result what was written later; keys of later versions stay."""
+        """Adds a later write to the result; keys of later versions stay."""
         stored = read_json(self.directory / RESULT, dict) or {}
         write_json(self.directory / RESULT, {**stored, "written": written.to_json()})
 
     def write_best(
         self, configs: Mapping[str, bytes], server_args: Sequence[str], variables: Sequence[str]
     ) -> None:
-        """What to serve: the configs by model, as they would be written, and what a start needs."""
+        """Writes what to serve: each model's config, and the winner's arguments and variables."""
         best = run_subdirectory(self.directory, BEST)
         for label, config in configs.items():
             write_bytes(run_subdirectory(best, label) / "config.pbtxt", config)
@@ -202,7 +198,7 @@ class RunStore:
     def _append(self, name: str, row: Mapping[str, Any]) -> None:
         path = self.directory / name
         with open_run_file(path) as file, explained(path):
-            file.truncate(_end_of_lines(file))  # a line left incomplete by a kill is cut
+            file.truncate(_end_of_lines(file))  # cuts a line that a kill left incomplete
             file.write(_line(row).encode())
             file.flush()
             os.fsync(file.fileno())
@@ -214,13 +210,15 @@ class RunStore:
 def find_newest(
     results: Path, name: str, read: Callable[[RunStore], _Value | None]
 ) -> _Value | None:
-    """What ``read`` finds in the newest run of a name; those that it cannot read are passed over.
+    """What ``read`` returns for the newest run of a name; skips runs that cannot be read.
 
-    It may get runs of other names that contain this one, and checks.
+    ``read`` may also receive checks, and runs of other names that contain this name.
     """
     for directory in sorted(results.glob(f"*-{escape(name)}-*"), reverse=True):
         try:
             value = read(RunStore.open(directory))
+        except InterruptedRunError:  # a signal, not the run
+            raise
         except (TunerError, OSError, LookupError, TypeError, ValueError):
             continue
         if value is not None:
@@ -230,18 +228,18 @@ def find_newest(
 
 @contextmanager
 def written_by_one(directory: Path) -> Iterator[None]:
-    """Holds a directory's lock; SpecError where another tune does."""
+    """Locks a directory; SpecError if another tune has the lock."""
     with open_run_file(directory / LOCK) as file:
         if lock(file.fileno()) is Lock.BUSY:
             raise SpecError(
-                f"{directory} is being written by another tune",
-                "wait for it, or start a run of your own",
+                f"another tune is writing {directory}",
+                "wait until it ends, or start another run",
             )
         yield
 
 
 def _end_of_lines(file: BinaryIO) -> int:
-    """The offset just after the last whole line."""
+    """The offset just after the last complete line."""
     end = file.seek(0, os.SEEK_END)
     while end:
         start = max(end - _BLOCK_BYTES, 0)
@@ -282,75 +280,3 @@ def _abandoned(repeat: Repeat) -> Rejected:
         Stage.CONFIRMATION,
         measurement,
     )
-
-
-#: Exit codes, the worst first: a series ends with the worst of its runs.
-WORST_FIRST = (130, 1, 4, 2, 3, 5, 13, 12, 10, 11, 0)
-
-
-@dataclass(frozen=True)
-class Member(Facts):
-    """One spec of a series.
-
-    Attributes:
-        spec: Its path, from the directory of the choices.
-        name: What the spec calls its models.
-        run: Id of its run, which lies beside the series; empty before it is begun.
-        spec_sha256: Identifies what was in it when the series was started.
-        exit_code: The one `tune run` would have ended with; None before it ended.
-    """
-
-    spec: str
-    name: str
-    run: str = ""
-    status: Status | None = None
-    exit_code: int | None = None
-    error: str = ""
-    spec_sha256: str = ""
-
-    @property
-    def done(self) -> bool:
-        """It has a result; what failed or was interrupted is tried again with the series."""
-        return self.status not in (None, Status.FAILED, Status.INTERRUPTED)
-
-
-@dataclass(frozen=True)
-class Series(Facts):
-    """The specs in their order, and what the command line chose for all of them.
-
-    Attributes:
-        fingerprint: Of the machine that it was started on.
-    """
-
-    created_at: str
-    choices: Choices
-    seed: int | None
-    members: tuple[Member, ...]
-    fingerprint: str = ""
-
-    @property
-    def exit_code(self) -> int:
-        """The worst of those that have ended."""
-        codes = {member.exit_code for member in self.members}
-        return next((code for code in WORST_FIRST if code in codes), 0)
-
-
-def read_series(directory: Path) -> Series:
-    """The series in a directory.
-
-    Raises:
-        SpecError: There is none, or it is not as `tune` writes it.
-    """
-    path = directory / SERIES
-    data = read_json(path, dict)
-    if data is None:
-        raise SpecError(f"{directory} is not a series: it has no {SERIES}")
-    series = read_as(str(path), data, Series.from_json)
-    if any(Path(member.run).name != member.run for member in series.members):
-        raise SpecError(f"{path}: a run is named by its id", "start a series of your own")
-    return series
-
-
-def write_series(directory: Path, series: Series) -> None:
-    """Keeps it: the old file or the new one, never half."""
-    write_json(directory / SERIES, series.to_json())

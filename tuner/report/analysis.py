@@ -1,4 +1,4 @@
-"""What the trials say together: the Pareto front, the incumbent, which fields matter."""
+"""Statistics over trials: the Pareto front, the incumbent, the importance of fields."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from tuner.spec.labels import of_stream
 from tuner.spec.metrics import METRICS
 from tuner.spec.units import bytes_text
 
-#: With fewer scored trials, nothing can be said about which field matters.
+#: With fewer scored trials, the importance of fields is not reported.
 FEWEST_TRIALS = 10
-#: A field with more different numbers than this is grouped into quarters.
+#: A field with more distinct numbers than this is grouped into quarters.
 MOST_LEVELS = 6
 
 
 @dataclass(frozen=True)
 class Latency:
-    """A latency metric of the spec (``p99_latency``), of the requests of one stream, or of all."""
+    """A latency metric of the spec (``p99_latency``), for one stream or for all requests."""
 
     metric: str
     stream: str = ""
@@ -32,12 +32,12 @@ class Latency:
         return of_stream(self.stream, METRICS[self.metric].words)
 
     def of(self, point: Point) -> float | None:
-        """In microseconds; None where no request of the stream was due."""
+        """The latency in microseconds; None if no request of the stream was due."""
         return point.reading(METRICS[self.metric], self.stream)
 
 
 def latency_slos(data: ReportData) -> dict[Latency, list[SloResult]]:
-    """SLOs by the latency they bound; ``p99_latency`` with none if no SLO is on a latency."""
+    """SLOs by the latency that they bound; ``p99_latency`` without SLOs if there is none."""
     by_latency: dict[Latency, list[SloResult]] = {}
     for row in data.slo:
         if METRICS[row.worst.metric].is_latency:
@@ -46,7 +46,7 @@ def latency_slos(data: ReportData) -> dict[Latency, list[SloResult]]:
 
 
 def pareto(places: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:
-    """The (throughput, latency) that no other beats in both, the fastest first."""
+    """The points of (throughput, latency) that no other point beats in both, the fastest first."""
     lowest, best = float("inf"), []
     for rate, latency in sorted(places, key=lambda place: (-place[0], place[1])):
         if latency < lowest:
@@ -56,7 +56,7 @@ def pareto(places: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:
 
 
 def incumbent(data: ReportData) -> tuple[tuple[int, float], ...]:
-    """(trial number, best feasible score so far) for every scored trial from the first feasible."""
+    """(trial number, best feasible score so far) for each scored trial from the first feasible."""
     better, steps = max if data.maximizes else min, list[tuple[int, float]]()
     for trial in data.scored:
         scored = [trial.score.value] if trial.score and trial.score.feasible else []
@@ -75,15 +75,15 @@ class Importance:
 
 
 def importance(data: ReportData) -> tuple[Importance, ...]:
-    """Which fields the score depends on, most important first.
+    """The fields that explain the score, most important first.
 
-    The effect size of the Kruskal-Wallis test of the score by the field's value,
-    ``(H - k + 1) / (n - k)`` for n trials and k values, cut off at 0: a rank statistic, so that a
-    few extreme scores do not decide, and free of the advantage of fields with many values.
-    Numbers with more than MOST_LEVELS different values are grouped into quarters, by rank.
+    This is the effect size of the Kruskal-Wallis test of the score by the field's value,
+    ``(H - k + 1) / (n - k)`` for n trials and k values, with negative results set to 0. A rank
+    statistic is robust against a few extreme scores, and this one does not favor fields with many
+    values. Numbers with more than MOST_LEVELS distinct values are grouped into quarters, by rank.
     Source: Tomczak and Tomczak, The need to report effect size estimates revisited (2014).
 
-    Empty with fewer than FEWEST_TRIALS scored trials, or when no field varies.
+    Empty with fewer than FEWEST_TRIALS scored trials, or if no field varies.
     """
     if len(data.scored) < FEWEST_TRIALS:
         return ()
@@ -101,7 +101,7 @@ def importance(data: ReportData) -> tuple[Importance, ...]:
 
 
 def varied_knobs(data: ReportData) -> tuple[Knob, ...]:
-    """The knobs with more than one value among the scored trials."""
+    """The fields with more than one value among the scored trials."""
     chosen = [t.candidate.values for t in data.scored]
     knobs = {knob for values in chosen for knob in values}
     return tuple(sorted(k for k in knobs if len({level_text(v.get(k)) for v in chosen}) > 1))
@@ -126,7 +126,7 @@ def _texts(value: tuple[int, ...] | tuple[str, ...]) -> bool:
 
 
 def _levels(values: Sequence[FieldValue]) -> list[Hashable]:
-    """The group each value belongs to: itself, or its quarter among many different numbers."""
+    """The group of each value: the value itself, or its quarter among many distinct numbers."""
     numbers = sorted(v for v in values if isinstance(v, int | float) and not isinstance(v, bool))
     if len(set(numbers)) <= MOST_LEVELS:
         return [level_text(v) for v in values]
@@ -140,10 +140,10 @@ def _levels(values: Sequence[FieldValue]) -> list[Hashable]:
 
 
 def _effect(groups: Sequence[Sequence[float]]) -> float | None:
-    """Kruskal-Wallis effect size; None where the groups, or all scores, are alike.
+    """Kruskal-Wallis effect size; None if all groups, or all scores, are equal.
 
-    H is what the groups explain of the ranks' variance; equal scores share a rank (Kruskal and
-    Wallis, Use of Ranks in One-Criterion Variance Analysis, 1952).
+    H is the part of the ranks' variance that the groups explain; equal scores share a rank (Kruskal
+    and Wallis, Use of Ranks in One-Criterion Variance Analysis, 1952).
     """
     ordered = sorted(score for group in groups for score in group)
     n, k = len(ordered), len(groups)

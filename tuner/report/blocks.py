@@ -1,7 +1,7 @@
-"""What a report says, as blocks: built once, and shown as a page, as Markdown and on a terminal.
+"""Blocks of a report: built once, and shown as a page, as Markdown and on a terminal.
 
-A builder (`run_document`, `check_document`, `compare`) says what there is to read; a renderer
-(`html`, `markdown`, `terminal`) knows each kind of block, and nothing of runs or checks.
+A builder (`run_document`, `check_document`, `compare`) makes the blocks; a renderer (`html`,
+`markdown`, `terminal`) has a case for each kind of block, and none for runs or checks.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 
 class Tone(Enum):
-    """What a verdict means to its reader: it has a colour and a sign."""
+    """The meaning of a verdict for its reader, shown as a color and a sign."""
 
     GOOD = "good"
     BAD = "bad"
@@ -23,7 +23,7 @@ class Tone(Enum):
 
 @dataclass(frozen=True)
 class Sentence:
-    """A paragraph; ``aside``: a note on how to read what is around it."""
+    """A paragraph; ``aside``: a hint on how to read the blocks around it."""
 
     text: str
     aside: bool = False
@@ -31,7 +31,7 @@ class Sentence:
 
 @dataclass(frozen=True)
 class Bullets:
-    """Sentences that do not follow from one another, below a caption."""
+    """Independent sentences below a caption."""
 
     caption: str
     sentences: tuple[str, ...]
@@ -39,7 +39,7 @@ class Bullets:
 
 @dataclass(frozen=True)
 class Steps:
-    """What the reader may do, each with its command, which may be empty."""
+    """Next steps for the reader, each with its command, which may be empty."""
 
     caption: str
     steps: tuple[tuple[str, str], ...]
@@ -50,8 +50,8 @@ class Tile:
     """One figure of the first screen.
 
     Attributes:
-        note: What the figure rests on.
-        share: How much of what is allowed it uses up, drawn as a bar; above 1 it is too much.
+        note: The basis of the figure.
+        share: Used share of what is allowed, drawn as a bar; above 1 it is exceeded.
     """
 
     label: str
@@ -68,7 +68,7 @@ class Tiles:
 
 @dataclass(frozen=True)
 class Table:
-    """Cells in rows. ``tones``: of the first cell of each row, where that is a verdict."""
+    """Cells in rows. ``tones``: that of each row's first cell, if these are verdicts."""
 
     headers: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
@@ -78,7 +78,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Code:
-    """A text as it is: a diff, a command, the words of a server."""
+    """Literal text: a diff, a command, a server's words."""
 
     caption: str
     text: str
@@ -91,7 +91,7 @@ class Chart:
 
     Attributes:
         name: A slug.
-        note: What to look for.
+        note: A hint on how to read it.
     """
 
     name: str
@@ -103,13 +103,13 @@ class Chart:
 
 @dataclass(frozen=True)
 class Row:
-    """A row of a long table, which opens to show more.
+    """A row of a long table, with details on demand.
 
     Attributes:
-        name: The anchor that links lead to.
-        cells: The second one is what the row is filtered by.
-        keys: What each cell is sorted by, where that is not its text.
-        more: What the row opens to.
+        name: Anchor for links.
+        cells: The second cell is the one that a filter uses.
+        keys: Sort key of each cell, where it is not the text.
+        more: The details.
     """
 
     name: str
@@ -120,7 +120,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Rows:
-    """A long table whose rows can be sorted, filtered and opened."""
+    """A long table whose rows readers can sort, filter and open."""
 
     headers: tuple[str, ...]
     rows: tuple[Row, ...]
@@ -128,12 +128,12 @@ class Rows:
 
 @dataclass(frozen=True)
 class Fold:
-    """Details that are opened on demand.
+    """Details on demand.
 
     Attributes:
         name: A slug.
-        page_only: They are left out of Markdown.
-        opened: They are open from the first.
+        page_only: Markdown leaves it out.
+        opened: It is open at first.
     """
 
     name: str
@@ -151,13 +151,13 @@ class Document:
     """A report.
 
     Attributes:
-        name: What it is about.
+        name: Name of the models or files that it is about.
         headline: The verdict in a few words.
-        kind: What was done: run, check or comparison.
+        kind: run, check or comparison.
         blocks: The answer first, then the details as folds.
-        started_at: ISO 8601; empty where there is no such time.
-        facts: What it rests on, a few words each.
-        refresh_s: A browser reads the page again so often; 0: never, it is complete.
+        started_at: ISO 8601; empty without a time.
+        facts: The basis of the verdict, a few words each.
+        refresh_s: Seconds after which a browser reloads the page; 0: never, since it is complete.
     """
 
     name: str
@@ -172,11 +172,11 @@ class Document:
 
 
 def filled(*blocks: Block | None) -> tuple[Block, ...]:
-    """The blocks that say something: not those that are missing or empty."""
+    """The blocks with content: without None, and without empty blocks."""
     return tuple(block for block in blocks if block is not None and not _empty(block))
 
 
-#: What of a block there must be, for it to say something.
+#: The field of each kind of block that must not be empty.
 _CONTENT = {
     Sentence: "text",
     Bullets: "sentences",
@@ -196,7 +196,7 @@ def _empty(block: Block) -> bool:
 
 
 def charts_in(blocks: Sequence[Block]) -> Iterator[Chart]:
-    """The charts, those in folds too."""
+    """All charts, including those in folds."""
     for block in blocks:
         if isinstance(block, Chart):
             yield block

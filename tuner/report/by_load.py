@@ -1,10 +1,12 @@
-"""The best config for each part of the load that a run proved, from what it measured anyway."""
+"""The best config for each part of the load that a run proved, from its measurements."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from tuner.reason import ReasonKind
 from tuner.record.status import Status
 from tuner.report import sentence
 from tuner.report.blocks import Table
@@ -16,10 +18,10 @@ from tuner.server.memory import MACHINE, is_of_gpu
 from tuner.space.candidate import Candidate
 from tuner.spec.units import bytes_text
 
-#: Parts of the proved load.
+#: Parts of the proved load that get a config.
 SHARES = (0.2, 0.5, 1.0)
-#: Memory of two configs that differ by less is the same.
-_ALIKE = 0.05
+#: Two configs whose memory differs by less than this share count as equal.
+ALIKE = 0.05
 
 
 @dataclass(frozen=True)
@@ -27,10 +29,12 @@ class LoadConfig:
     """A config for a part of the proved load.
 
     Attributes:
-        level: That load.
-        point: Its lowest measurement at no less, which met every SLO.
-        memory_bytes: That its models took, of the fullest GPU or else of the machine; None where
-            it is not known.
+        share: Share of the proved load, 0..1.
+        level: The load, in requests per second or clients.
+        candidate: The config.
+        point: Its measurement at the lowest load that is at least ``level`` and met every SLO.
+        memory_bytes: Memory of its models, on the fullest GPU, or else of the machine; None if
+            unknown.
     """
 
     share: float
@@ -41,34 +45,49 @@ class LoadConfig:
 
     @property
     def name(self) -> str:
-        """Name of its file in `configs/`."""
+        """Name of the config's file in `configs/`."""
         return f"load-{self.share * 100:.0f}"
 
 
 def by_load(data: ReportData) -> list[LoadConfig]:
-    """Nothing where the run proved no load.
+    """The best config for each of `SHARES`; empty if the run proved no load.
 
-    At all of the load it is the proved config. Below it, the one that takes the least memory, and
-    of those that take as much the one with the least p99 latency.
+    For the whole load, it is the proved config. For a part of the load, it is the config with the
+    least memory, and among equal ones that with the lowest p99 latency.
     """
     proved = data.reported_config
     answered = data.status in (Status.IMPROVED, Status.KEPT)
     if not answered or proved is None or (top := _proved_point(data)) is None:
         return []
-    configs = []
+    configs, trials = [], _trials(data, proved.candidate)
     for share in SHARES:
         level = share * top.level
         if share == 1.0:
             trial = data.trial_of(proved)
-            memory = None if trial is None else _memory_bytes(trial)
+            memory = None if trial is None else memory_bytes(trial)
             configs.append(LoadConfig(share, level, proved.candidate, top, memory))
             continue
-        able = [c for t in data.trials if (c := _able(t, share, level)) is not None]
+        able = [c for t in trials if (c := _able(t, share, level)) is not None]
         if able:
-            least = min((c.memory_bytes or 0 for c in able), default=0)
-            light = [c for c in able if (c.memory_bytes or 0) <= least * (1.0 + _ALIKE)]
+            least = min(map(_known_bytes, able))
+            light = [c for c in able if _known_bytes(c) <= least * (1.0 + ALIKE)]
             configs.append(min(light, key=lambda c: c.point.measurement.p99_latency_us))
     return configs
+
+
+def _trials(data: ReportData, proved: Candidate) -> list[Trial]:
+    """The trials whose configs may be written.
+
+    Where a finalist gave other answers than the current config, that is likely of others too, whose
+    answers were not compared: then only the proved config and the current one are left.
+    """
+    if any(reason.kind is ReasonKind.ANSWERS_CHANGED for reason in data.result.why):
+        return [t for t in data.trials if t.candidate in (proved, data.manifest.current)]
+    return list(data.trials)
+
+
+def _known_bytes(config: LoadConfig) -> float:
+    return math.inf if config.memory_bytes is None else config.memory_bytes
 
 
 def _proved_point(data: ReportData) -> Point | None:
@@ -82,22 +101,23 @@ def _proved_point(data: ReportData) -> Point | None:
 
 
 def _able(trial: Trial, share: float, level: float) -> LoadConfig | None:
-    """A trial that met every SLO at the load or above it."""
+    """The trial's measurement that met every SLO at the load or above; None without one."""
     passed = [p for p in trial.points if p.passed and p.level >= level]
     if trial.state is not TrialState.MEASURED or not passed:
         return None
     point = min(passed, key=lambda p: p.level)
-    return LoadConfig(share, level, trial.candidate, point, _memory_bytes(trial))
+    return LoadConfig(share, level, trial.candidate, point, memory_bytes(trial))
 
 
-def _memory_bytes(trial: Trial) -> int | None:
+def memory_bytes(trial: Trial) -> int | None:
+    """Memory of its models, on the fullest GPU, or else of the machine; None if unknown."""
     gpus = [memory.taken_bytes for name, memory in trial.memory.items() if is_of_gpu(name)]
     machine = trial.memory.get(MACHINE)
     return max(gpus) if gpus else None if machine is None else machine.taken_bytes
 
 
 def table(data: ReportData) -> Table | None:
-    """A row for each part of the load; nothing where one config is the best for all."""
+    """A row for each part of the load; None if one config is the best for all parts."""
     configs = by_load(data)
     if len({config.candidate.key for config in configs}) < 2:
         return None

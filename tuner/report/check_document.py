@@ -1,6 +1,6 @@
-"""The report of a check: a document for people, and what other programs read.
+"""The report of a check: a document for people, and files for other programs.
 
-These are JUnit XML and OpenMetrics. Source: the specification of OpenMetrics 1.0.
+The files are JUnit XML and OpenMetrics. Source: the specification of OpenMetrics 1.0.
 """
 
 from __future__ import annotations
@@ -9,10 +9,9 @@ import shlex
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
-from statistics import geometric_mean
 from typing import Any
 
-from tuner.record.checks import CheckFacts, HistoryRow, read_check
+from tuner.record.checks import CheckFacts, HistoryRow, mean_of, read_check
 from tuner.record.status import CheckStatus
 from tuner.report import ended, junit
 from tuner.report.blocks import (
@@ -36,7 +35,7 @@ from tuner.score.ratio import Ratio
 from tuner.spec.metrics import METRICS, THROUGHPUT, Better, Metric
 from tuner.spec.units import count_text, digits
 
-#: How a check ended, for its reader.
+#: Tone and words for each way in which a check ends.
 HEADLINES = {
     CheckStatus.FINE: (Tone.GOOD, "as good as the accepted result"),
     CheckStatus.WORSE: (Tone.UNSURE, "worse than the accepted result, but within the limits"),
@@ -48,28 +47,28 @@ HEADLINES = {
     CheckStatus.FAILED: (Tone.BAD, "failed"),
 }
 _PASSED = (CheckStatus.FINE, CheckStatus.WORSE, CheckStatus.ACCEPTED)
-#: Checks in the chart by how they count, each with a shape and a colour of its own.
+#: Kinds of checks in the chart, each with its own shape and color.
 _KINDS = {
     "passed": ("circle", BLUE),
     "inconclusive": ("diamond-open", ORANGE),
     "did not pass": ("x", RED),
 }
-#: Characters of a config's hash that tell configs of one model apart.
+#: Number of characters of a hash that distinguish the configs of a model.
 _HASH = 8
 
 
 def render_check(directory: Path) -> list[Path]:
-    """Renders a check from its `check.json`; each file replaces the old one whole.
+    """Renders a check from its `check.json`; each file is the old one or the complete new one.
 
     Raises:
-        SpecError: The directory holds no check.
+        SpecError: The directory is not a check.
     """
     check = read_check(directory)
     return write_report(directory, document(check), junit_of(check))
 
 
 def document(check: CheckFacts) -> Document:
-    """The whole report; a new section is one more block."""
+    """The whole report; each section is a block."""
     facts = ended_check(check)
     rounds = filled(ended.slo_table(facts), _comparison(check))
     rest = (
@@ -82,7 +81,7 @@ def document(check: CheckFacts) -> Document:
 
 
 def ended_check(check: CheckFacts) -> Ended:
-    """The part of the report that a run's has too."""
+    """The part of the report that runs have too."""
     tone, headline = HEADLINES[check.status]
     return Ended(
         kind="check",
@@ -102,7 +101,7 @@ def ended_check(check: CheckFacts) -> Ended:
 
 
 def _tiles(check: CheckFacts) -> Tiles:
-    """What was compared, and how much of each SLO is used up."""
+    """The compared value, and how much of each SLO is used up."""
     tiles = []
     if (mean := mean_of(check.values)) is not None:
         rounds = count_text(check.rounds, "round")
@@ -119,7 +118,7 @@ def _tiles(check: CheckFacts) -> Tiles:
 
 
 def _comparison(check: CheckFacts) -> Table | None:
-    """The check beside the accepted result, or alone if there is nothing to compare with."""
+    """The check beside the accepted result, or alone if there is none to compare with."""
     if not check.values:
         return None
     now, then = _column(check, check.values, check.level, check.config_sha256), check.baseline
@@ -133,7 +132,7 @@ def _comparison(check: CheckFacts) -> Table | None:
 
 
 def _environment(check: CheckFacts) -> Table:
-    """The place and subject of the check."""
+    """Machine, programs, spec and config of the check."""
     facts = {
         "objective": check.objective,
         "spec": f"{check.spec_path} (sha256 {check.spec_sha256[:12]})",
@@ -147,14 +146,14 @@ def _environment(check: CheckFacts) -> Table:
 
 
 def next_steps(check: CheckFacts) -> list[tuple[str, str]]:
-    """What to do now: (reason, command) pairs."""
+    """Next steps: (reason, command) pairs."""
     spec = shlex.quote(check.spec_path)
     tune = ("look for a better config, and leave it as a proposal", f"tune run {spec} --no-write")
     accept = ("if this is intended, accept it", f"tune check {spec} --update-baseline")
     again = ("check again", f"tune check {spec}")
-    lost = check.credited is not None and check.credited.lost  # which is never accepted
+    lost = check.credited is not None and check.credited.lost  # a lost soak is never accepted
     if check.status in (CheckStatus.MISSED, CheckStatus.INCONCLUSIVE) and not check.rounds:
-        return [("fix what is named above, then check again", f"tune check {spec}")]
+        return [("fix the problem above, then check again", f"tune check {spec}")]
     return {
         CheckStatus.FINE: [again],
         CheckStatus.WORSE: [again, accept],
@@ -168,13 +167,13 @@ def next_steps(check: CheckFacts) -> list[tuple[str, str]]:
 
 
 def _only_not_compared(check: CheckFacts) -> bool:
-    """Every SLO was met and all was measured: `--update-baseline` would have accepted it."""
+    """Whether every SLO was met in a complete check, so that `--update-baseline` accepts it."""
     met = all(slo.worst.verdict is Verdict.PASS for slo in check.slo)
     return check.ratio is None and met and bool(check.values)
 
 
 def junit_of(check: CheckFacts) -> str:
-    """One case for each SLO, one for the comparison; what was not shown counts as a failure."""
+    """One case per SLO, one for the comparison; a result that was not shown counts as a failure."""
     reasons, status = " ".join(check.reasons), check.status
     problem = None
     if status in (CheckStatus.FAILED, CheckStatus.INTERRUPTED):
@@ -191,7 +190,7 @@ _EXIT_CODE = "Exit code of the last check."
 
 
 def open_metrics(check: CheckFacts) -> str:
-    """Gauges alone, without times: the node exporter, which reads no OpenMetrics, reads these."""
+    """Gauges without times: the node exporter, which reads no OpenMetrics, reads these too."""
     from prometheus_client import CollectorRegistry, Gauge, generate_latest
 
     registry, common = CollectorRegistry(), {"model": check.model, "spec": check.spec_path}
@@ -221,18 +220,13 @@ def open_metrics(check: CheckFacts) -> str:
 
 
 def exit_code_metric(model: str, spec: str, exit_code: int) -> str:
-    """The exit code alone, of a check that ended before it had a `check.json`."""
+    """The exit code only, for a check that ended before it wrote a `check.json`."""
     from prometheus_client import CollectorRegistry, Gauge, generate_latest
 
     registry, labels = CollectorRegistry(), {"model": model, "spec": spec}
     gauge = Gauge("tune_check_exit_code", _EXIT_CODE, [*labels], registry=registry)
     gauge.labels(**labels).set(exit_code)
     return generate_latest(registry).decode() + "# EOF\n"
-
-
-def mean_of(values: Sequence[float]) -> float | None:
-    """The geometric mean; None where nothing was measured, or a value is 0."""
-    return geometric_mean(values) if values and min(values) > 0.0 else None
 
 
 def _column(
@@ -247,7 +241,7 @@ def _column(
 
 
 def trend(check: CheckFacts) -> Table | None:
-    """The last checks as a table; None before there is a second check."""
+    """The last checks as a table; None for the first check."""
     if len(check.history) < 2:
         return None
     headers = ("checked", check.compared, "ratio to accepted", "ended", "config")
@@ -271,7 +265,7 @@ def _row(check: CheckFacts, row: HistoryRow) -> tuple[str, ...]:
 
 
 def trend_chart(check: CheckFacts) -> Chart | None:
-    """The compared value, check by check; None before two checks have one."""
+    """The compared value of each check; None unless two checks have one."""
     table = trend(check)
     rows = [row for row in check.history if row.value is not None]
     if table is None or len(rows) < 2:
@@ -321,7 +315,7 @@ def _times(metric: Metric, value: float, ratio: float) -> float:
 
 
 def _accepted(metric: Metric, row: HistoryRow) -> float | None:
-    """What a check was compared with: its value over its ratio; the first accepted, itself."""
+    """The accepted value that a check was compared with; for the first accepted one, its own."""
     assert row.value is not None
     if row.ratio is not None:
         return _times(metric, row.value, 1.0 / row.ratio.estimate)
@@ -331,7 +325,7 @@ def _accepted(metric: Metric, row: HistoryRow) -> float | None:
 def _steps(
     name: str, color: str, dash: str, levels: Sequence[float | None], factor: float
 ) -> list[dict[str, Any]]:
-    """A level under each check; nothing where none has one."""
+    """A level line at each check; empty if no check has one."""
     if not any(levels):
         return []
     x = [i + side for i in range(len(levels)) for side in (-0.5, 0.5)]
@@ -346,7 +340,7 @@ def _kind(row: HistoryRow) -> str:
 
 
 def _interval(metric: Metric, row: HistoryRow, factor: float) -> tuple[float, float]:
-    """Lower and upper end of a bar; the value twice where it was not compared."""
+    """Lower and upper end of a bar; the value twice without a comparison."""
     accepted = _accepted(metric, row)
     if row.ratio is None or accepted is None:
         return (row.value or 0.0) * factor, (row.value or 0.0) * factor

@@ -1,4 +1,4 @@
-"""Two runs side by side, and what makes them incomparable."""
+"""Two runs side by side, and why their figures may not be comparable."""
 
 from __future__ import annotations
 
@@ -29,10 +29,11 @@ class RunSide:
     """One run, represented by the config that it leaves in place: its winner or the current config.
 
     Attributes:
-        metric: The one that is minimised, or goodput.
-        value: Of it, the mean over the rounds with its 95% interval.
-        gain: Against the run's own current config; None without a winner.
-        seconds: Of the whole run; None if it left no result.
+        run: Directory of the run.
+        metric: The minimized metric, or goodput.
+        value: Mean of the metric over the rounds, with its 95% interval.
+        gain: Gain over the run's own current config; None without a winner.
+        seconds: Duration of the whole run; None if it left no result.
     """
 
     run: str
@@ -49,11 +50,11 @@ class RunSide:
 
 @dataclass(frozen=True)
 class RunComparison(Facts):
-    """Two runs.
+    """A comparison of two runs.
 
     Attributes:
         ratio: B's value over A's, above 1 is better; None if they cannot be compared.
-        incomparable: Differences that keep the numbers from answering the same question.
+        incomparable: Differences because of which the figures do not answer the same question.
     """
 
     a: RunSide
@@ -66,8 +67,8 @@ def compared(a: Path, b: Path) -> RunComparison:
     """Reads two runs and compares them.
 
     Raises:
-        SpecError: One of them is no run.
-        TunerError: A file of one cannot be read.
+        SpecError: One of the directories is not a run.
+        TunerError: A file of a run cannot be read.
     """
     runs = [load(path) for path in (a, b)]
     reasons = tuple(_differences(runs[0].manifest, runs[1].manifest))
@@ -78,7 +79,7 @@ def compared(a: Path, b: Path) -> RunComparison:
 
 
 def document(comparison: RunComparison) -> Document:
-    """Both runs side by side, one fact a line."""
+    """Both runs side by side, one fact per line."""
     return Document(
         name="Two runs",
         headline="not comparable" if comparison.incomparable else "side by side",
@@ -150,12 +151,12 @@ def _side(data: ReportData, values: Sequence[float]) -> RunSide:
 
 
 def _in_place(data: ReportData) -> ProvedConfig | None:
-    """What is known of the config that the run leaves in place."""
+    """The record of the config that the run leaves in place."""
     return data.result.winner or data.result.baseline
 
 
 def _values(data: ReportData) -> list[float]:
-    """Goodput, or the metric that is minimised, of each round; empty where it met no SLO."""
+    """Goodput, or the minimized metric, in each round; empty if it met the SLOs in none."""
     config = _in_place(data)
     if config is None or config.credited_infer_per_s is None:
         return []
@@ -175,15 +176,15 @@ def _differences(a: Manifest, b: Manifest) -> list[str]:
     texts = []
     for name, mine, theirs in one.differences(other, besides="tune"):
         if name in a.load_files:
-            texts.append(f"{name}: its file holds something else")
+            texts.append(f"{name}: the content of its file differs")
         elif name in one.question:
-            texts.append(f"another {name} in the spec")
+            texts.append(f"the specs differ in {name}")
         elif name in one.programs:
-            texts.append(f"another {name}: {mine}; {theirs}")
+            texts.append(f"{name} differs: {mine}; {theirs}")
         elif name in one.machine:
-            texts.append(f"another machine: {machine_text(a)}; {machine_text(b)}")
+            texts.append(f"the machines differ: {machine_text(a)}; {machine_text(b)}")
         else:
-            texts.append("another machine, by its fingerprint")
+            texts.append("the machines differ in their fingerprint")
     return list(dict.fromkeys(texts))
 
 

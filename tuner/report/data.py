@@ -27,14 +27,15 @@ from tuner.writeback.rollback import is_back
 
 @dataclass(frozen=True)
 class ReportData:
-    """Everything a renderer may show. Units as in the types it holds.
+    """Everything a report may show, in the units of the types it consists of.
 
     Attributes:
-        result: How the run ended; for one that left no result, that it was interrupted.
+        result: How the run ended; without a stored result, that it was interrupted.
         finished: The run left a result.
-        repeats: Every measurement of the proof, in the order they were made.
+        repeats: Every measurement of the proof, in order.
         rejected: Measurements that do not count.
-        taken_back: The write was taken back: the config is as it was before.
+        taken_back: The write was undone: the config is as it was before.
+        torn: Sentences about files that were cut short.
     """
 
     directory: Path
@@ -57,17 +58,17 @@ class ReportData:
 
     @property
     def current(self) -> ProvedConfig | None:
-        """The config found in the repository; None if it was not measured."""
+        """The config in the repository when the run started; None if it was not measured."""
         return self.result.baseline
 
     @property
     def best(self) -> ProvedConfig | None:
-        """The winner, else the best other config; None if nothing else was measured."""
+        """The winner, else the best other config; None if no other config was measured."""
         return self.result.winner or self.result.best
 
     @cached_property
     def slo(self) -> tuple[SloRow, ...]:
-        """A row for each SLO of the config that the verdict is about, failures first."""
+        """A row per SLO for the config that the verdict is about, failures first."""
         return _slo_rows(self.reported_config)
 
     @property
@@ -89,9 +90,9 @@ class ReportData:
 
     @property
     def reported_config(self) -> ProvedConfig | None:
-        """The config the verdict is about: the one served from now on.
+        """The config that the verdict is about: the one served from now on.
 
-        Where none meets the SLOs, that which misses by least.
+        If no config meets the SLOs, it is the one that misses them by least.
         """
         current, best = self.current, self.best
         if self.status is Status.INFEASIBLE and current is not None and best is not None:
@@ -100,7 +101,7 @@ class ReportData:
 
     @property
     def best_name(self) -> str:
-        """What to call ``best``: it is not always good."""
+        """A name for ``best``, which need not be good."""
         if self.status in (Status.KEPT, Status.NOT_KNOWN):
             return "best other config"
         if self.best is not None and self.best.credited_infer_per_s is not None:
@@ -109,12 +110,12 @@ class ReportData:
 
     @property
     def measured_count(self) -> int:
-        """Trials that gave a score or, if they cannot win, a bound."""
+        """Number of trials with a score, or with a bound if they cannot win."""
         return sum(t.score is not None for t in self.trials)
 
     @property
     def scored(self) -> tuple[Trial, ...]:
-        """Trials measured in full."""
+        """Trials with a complete measurement."""
         return tuple(t for t in self.trials if t.state is TrialState.MEASURED and t.score)
 
     @property
@@ -122,7 +123,7 @@ class ReportData:
         return tuple(t for t in self.trials if t.state is TrialState.FAILED)
 
     def trial_of(self, config: ProvedConfig) -> Trial | None:
-        """Its trial in the search, the measured one first; ``None`` if it was in none."""
+        """The config's trial in the search, preferably a measured one; ``None`` without one."""
         measured = [t for t in self.trials if t.candidate.key == config.candidate.key and t.points]
         return min(
             measured, key=lambda t: (t.state is not TrialState.MEASURED, t.number), default=None
@@ -133,8 +134,8 @@ def load(directory: Path) -> ReportData:
     """Reads a run.
 
     Raises:
-        SpecError: The directory holds no run, or one of another version.
-        UnreadableFileError: A file of the run is not what this version writes.
+        SpecError: The directory is not a run, or one of another version.
+        UnreadableFileError: A file of the run is not as this version writes it.
     """
     store = RunStore.open(directory)
     try:
@@ -167,7 +168,7 @@ def _assemble(store: RunStore) -> ReportData:
 def _interrupted(
     manifest: Manifest, trials: Sequence[Trial], rejected: Sequence[Rejected]
 ) -> Result:
-    """What is known of a run without a result; its seconds are those that its trials recorded."""
+    """The result of a run that stored none; its seconds are those that trials recorded."""
     names = TrialTime.__dataclass_fields__
     time = {name: sum(getattr(t.time, name) for t in trials) for name in names}
     current = next((t for t in trials if t.candidate == manifest.current), None)
@@ -182,14 +183,14 @@ def _interrupted(
 
 
 def is_taken_back(written: WrittenFacts | None) -> bool:
-    """Whether all that a run changed is as it was before."""
+    """Whether all files that a run changed are as they were before."""
     changed = [f for f in written.files if f.sha256_before != f.sha256_after] if written else []
     back = (is_back(Path(f.path), f.sha256_before, f.sha256_after) for f in changed)
     return bool(changed) and all(back)
 
 
 def _slo_rows(config: ProvedConfig | None) -> tuple[SloRow, ...]:
-    """One row per SLO: failures first, then what could not be judged, then by rising margin."""
+    """One row per SLO: failures first, then SLOs without a verdict, then by rising margin."""
     if config is None:
         return ()
     rows, sustained = [], config.sustained
@@ -202,9 +203,9 @@ def _slo_rows(config: ProvedConfig | None) -> tuple[SloRow, ...]:
 
 
 def judged_point(trial: Trial) -> Point | None:
-    """The point that a trial's score is for; the nearest miss if none met the SLOs.
+    """The point that a trial's score is for; without one that met the SLOs, the nearest miss.
 
-    For a trial that lost the race it is the race, even if it was measured at less afterwards.
+    For a trial that lost the race, it is the race, even if lower loads were measured afterwards.
     """
     if trial.state is TrialState.PRUNED and trial.points:
         return trial.points[0]

@@ -1,6 +1,6 @@
-"""What the reports of a run and of a check have in common: one builder makes both.
+"""The common part of the reports of runs and checks.
 
-A builder (`run_document`, `check_document`) says how its kind ended, and adds blocks of its own.
+A builder (`run_document`, `check_document`) gives the ending of its kind, and adds its own blocks.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class SloRow:
     """One SLO of the verdict: the worst result, the value of each round, and the soak's result.
 
     Attributes:
-        values: In the metric's base unit; None where a round has none.
+        values: One per round, in the metric's base unit; None for a round without a value.
     """
 
     worst: SloResult
@@ -47,10 +47,10 @@ class SloRow:
 
 @dataclass(frozen=True)
 class RequestsOf:
-    """What requests got of one config, where they have several shapes or several responses.
+    """Figures of one config's requests, if they have several shapes or several responses.
 
     Attributes:
-        config: Its name; empty where a report is about one config only.
+        config: Name of the config; empty in a report on a single config.
     """
 
     config: str
@@ -60,15 +60,15 @@ class RequestsOf:
 
 @dataclass(frozen=True)
 class Ended:
-    """A run or a check that ended.
+    """A run or a check that has ended.
 
     Attributes:
         kind: run or check.
-        name: Of the models.
+        name: Name of the models.
         started_at: ISO 8601.
-        facts: What it rests on beside its time, a few words each.
-        load: The load that the SLOs were expected to be met at; None where each row has its own.
-        steps: What the reader may do, each with its command.
+        facts: The basis of the verdict beside its time, a few words each.
+        load: The load at which the SLOs had to hold; None if it differs between rows.
+        steps: Next steps for the reader, each with its command.
     """
 
     kind: str
@@ -89,7 +89,7 @@ class Ended:
 def document(
     ended: Ended, answer: Iterable[Block | None], rest: Iterable[Block | None]
 ) -> Document:
-    """The whole report: the answer, what to do about it, and the rest."""
+    """The whole report: the answer, the next steps, and the rest."""
     return Document(
         name=ended.name,
         headline=ended.headline,
@@ -105,7 +105,7 @@ def document(
 def suite(
     ended: Ended, case: ET.Element, facts: dict[str, str], shapes: Sequence[ShapeFacts]
 ) -> str:
-    """The report as JUnit XML: a case for each SLO, and then ``case``, that of the whole.
+    """The report as JUnit XML: a case per SLO, and then ``case``, which is about the whole.
 
     ``facts`` and the p99 latency of each of the ``shapes`` become properties.
     """
@@ -118,7 +118,7 @@ def suite(
 
 
 def slo_table(ended: Ended) -> Table | None:
-    """Each SLO with its worst result, that of each round, and that of the soak."""
+    """Each SLO with its worst result, the result of each round, and that of the soak."""
     rows = ended.slo
     if not rows:
         return None
@@ -126,7 +126,7 @@ def slo_table(ended: Ended) -> Table | None:
     again = any(len(row.values) > 1 for row in rows)
     expected = f"expected at {ended.load}" if ended.load else "expected"
     heads = (
-        *("verdict", expected, "worst found", "margin"),
+        *("verdict", expected, "worst", "margin"),
         *(["each round"] if again else []),
         *(["soak"] if soaked else []),
     )
@@ -145,13 +145,13 @@ def _slo_cells(row: SloRow, again: bool, soaked: bool) -> tuple[str, ...]:
 
 
 def request_tables(ended: Ended) -> Iterator[Table | None]:
-    """What requests of each shape got, and the responses of decoupled models."""
+    """Figures by shape of request, and the responses of decoupled models."""
     yield _shapes([(of.config, each) for of in ended.requests for each in of.shapes])
     yield _responses([(of.config, each) for of in ended.requests for each in of.responses])
 
 
 def _shapes(facts: Sequence[tuple[str, ShapeFacts]]) -> Table | None:
-    """A row for each shape of each named config, equal shapes one below the other."""
+    """A row per shape and config, with equal shapes one below the other."""
     known = any(shape.batched_with is not None for _, shape in facts)
     columns = [
         {
@@ -161,7 +161,7 @@ def _shapes(facts: Sequence[tuple[str, ShapeFacts]]) -> Table | None:
             "goodput": rate_text(shape.goodput_infer_per_s),
             "p50": latency_text(shape.p50_latency_us),
             "p99": latency_text(shape.p99_latency_us),
-            "SLOs by itself": _unmet(shape.slo),
+            "SLOs for this shape": _unmet(shape.slo),
             **({"batched with": _batched_with(shape)} if known else {}),
         }
         for name, shape in facts
@@ -170,7 +170,7 @@ def _shapes(facts: Sequence[tuple[str, ShapeFacts]]) -> Table | None:
         return None
     order = [*dict.fromkeys(row["shape"] for row in columns)]
     rows = sorted(columns, key=lambda row: order.index(row["shape"]))
-    caption = "By shape of request; an SLO is for all together"
+    caption = "By shape of request; each SLO applies to all shapes together"
     return Table(tuple(rows[0]), tuple(tuple(row.values()) for row in rows), caption)
 
 
@@ -184,18 +184,18 @@ def _unmet(results: Sequence[SloResult]) -> str:
 
 
 def _responses(facts: Sequence[tuple[str, ResponseFacts]]) -> Table | None:
-    """A row for each stream of each named config, equal streams one below the other."""
+    """A row per stream and config, with equal streams one below the other."""
     if not facts:
         return None
     until = " or ".join(sorted({each.latency_until for _, each in facts}))
     rows = sorted((_response_cells(name, each) for name, each in facts), key=itemgetter(0))
     heads = tuple(head for head, _ in rows[0])
     cells = tuple(tuple(cell for _, cell in row) for row in rows)
-    return Table(heads, cells, f"Responses; a latency elsewhere is until {until}")
+    return Table(heads, cells, f"Responses; other latencies in this report are until {until}")
 
 
 def _response_cells(config: str, facts: ResponseFacts) -> list[tuple[str, str]]:
-    """Its cells with their heads; a check has one config, which needs no name."""
+    """Cells with their heads; a check has one config, which needs no name."""
     figures = facts.figures
     return [
         ("", facts.stream or "all requests"),
@@ -204,7 +204,7 @@ def _response_cells(config: str, facts: ResponseFacts) -> list[tuple[str, str]]:
         ("p99", latency_text(figures.p99_first_response_us)),
         ("last response, p50", latency_text(figures.p50_last_response_us)),
         ("p99", latency_text(figures.p99_last_response_us)),
-        ("responses a request", count_of(figures)),
+        ("responses per request", count_of(figures)),
         ("not completed", f"{facts.incomplete_count:,}"),
         ("answered again", f"{facts.doubled_count:,}"),
     ]

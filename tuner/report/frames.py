@@ -1,7 +1,7 @@
 """A run as tables, for notebooks and `trials.csv`: its trials, load points and proof.
 
-Values are numbers in the unit that ends the column's name; missing values are empty. Lists and
-server arguments are JSON. A trial's load columns are those of the measurement its score is for.
+Values are numbers in the unit at the end of the column's name; missing values are empty. Lists and
+server arguments are JSON. A trial's load columns belong to the measurement that its score is for.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:  # half a second to import
     import pandas as pd
 
 Cell = str | int | float | bool | None
-#: Columns of a measurement, of the model that answered, and of the machine.
+#: Columns of a measurement, of its model's server statistics, and of the machine.
 _REQUESTS = (
     *("completed_count", "failed_count", "rejected_count", "unanswered_count", "error_rate"),
     *("batch_size", "mean_in_flight"),
@@ -44,21 +44,21 @@ _SHAPE = (
 )
 _HOST = (
     *("pending_requests_max", "cpu_percent", "gpu_memory_used_bytes", "gpu_utilization"),
-    *("gpu_power_w", "gpu_clock_mhz", "gpu_throttled"),
+    *("gpu_power_w", "gpu_clock_mhz", "gpu_throttled", "server_threads"),
 )
 
 
 @dataclass(frozen=True)
 class RunFrames:
-    """A run.
+    """A run as tables.
 
     Attributes:
-        trials: A row for each trial, as in `trials.csv`, with its candidate's key.
-        points: A row for each load that a trial was measured at, in the order they were made.
-        rounds: A row for each measurement of the proof; ``candidate_key`` is a trial's,
-            except where the winner was simplified.
+        trials: A row per trial, as in `trials.csv`, with its candidate's key.
+        points: A row per load that a trial was measured at, in order.
+        rounds: A row per measurement of the proof; ``candidate_key`` is a trial's, except for a
+            simplified winner.
 
-    In ``points`` and ``rounds``, a load of several streams has an additional row for each stream.
+    In ``points`` and ``rounds``, a load of several streams has an additional row per stream.
     """
 
     trials: pd.DataFrame
@@ -70,8 +70,8 @@ def read_run(path: Path) -> RunFrames:
     """The tables of a run's directory.
 
     Raises:
-        SpecError: The directory holds no run, or one of another version.
-        UnreadableFileError: A file of the run is not what this version writes.
+        SpecError: The directory is not a run, or one of another version.
+        UnreadableFileError: A file of the run is not as this version writes it.
     """
     data = load(path)
     trials = trials_frame(data.trials)
@@ -95,7 +95,7 @@ def read_run(path: Path) -> RunFrames:
 
 
 def trials_frame(trials: Iterable[Trial]) -> pd.DataFrame:
-    """A row for each trial, with plain values; the fields come before the server's columns."""
+    """A row per trial, with plain values; the columns of fields precede those of the server."""
     return _frame(_trial_rows(trials))
 
 
@@ -124,7 +124,7 @@ def _columns(rows: Iterable[Mapping[str, Cell]]) -> list[str]:
 
 
 def _cell(value: Any) -> Any:
-    """Text that a spreadsheet would run as a formula gets a quote in front."""
+    """The value; a quote in front keeps a spreadsheet from running text as a formula."""
     if not isinstance(value, str):
         return value
     text = plain(value)
@@ -141,7 +141,7 @@ def _frame(rows: Iterable[Mapping[str, Cell]]) -> pd.DataFrame:
 
 
 def _judged(point: Point) -> Iterator[dict[str, Cell]]:
-    """A row for all streams together, and one for each if there are several."""
+    """A row for all streams together, and one per stream if there are several."""
     yield {"stream": "", **_outcome(point.outcome), **_load(point), **_models(point)}
     for name in point.measurement.streams:
         outcome = outcome_of([r for r in point.slo if r.stream == name])
@@ -153,7 +153,7 @@ def _outcome(outcome: SloOutcome) -> dict[str, Cell]:
 
 
 def _streams(point: Point) -> dict[str, Cell]:
-    """The columns of each named stream; none if there is only one."""
+    """The columns of each named stream; empty for a single stream."""
     row: dict[str, Cell] = {}
     for name, m in point.measurement.streams.items():
         figures: dict[str, Cell] = {
@@ -167,7 +167,7 @@ def _streams(point: Point) -> dict[str, Cell]:
 
 
 def _shapes(point: Point) -> dict[str, Cell]:
-    """The columns of each shape of request; none where all have one."""
+    """The columns of each shape of request; empty if all have one shape."""
     return {
         f"{f'stream.{facts.stream}.' * bool(facts.stream)}shape.{facts.shape}.{column}": value
         for facts in shapes_of(point)
@@ -176,7 +176,7 @@ def _shapes(point: Point) -> dict[str, Cell]:
 
 
 def _models(point: Point) -> dict[str, Cell]:
-    """The same for each of several models, per request of the model."""
+    """The columns of each model if there are several, per request of the model."""
     return {
         f"model.{name}.{column}": value
         for name, server in several(point.measurement.models).items()
@@ -225,7 +225,7 @@ def _row(trial: Trial) -> dict[str, Cell]:
 
 def _load(point: Point, stream: str = "") -> dict[str, Cell]:
     m = point.measurement.of(stream)
-    assert m is not None  # it is one of the measurement's
+    assert m is not None  # the stream is one of the measurement's
     row: dict[str, Cell] = {
         "load_kind": m.load.arrivals.value,
         "load_level": m.load.level,
@@ -245,7 +245,7 @@ def _load(point: Point, stream: str = "") -> dict[str, Cell]:
 
 
 def _named(facts: object | None, *names: str) -> dict[str, Cell]:
-    """Columns that are called as what they hold; empty without the facts."""
+    """Columns with the same names as the fields; empty without the facts."""
     return {name: None if facts is None else getattr(facts, name) for name in names}
 
 

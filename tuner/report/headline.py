@@ -1,10 +1,11 @@
-"""The answer of a run: what it came to in one line with its figures, and how sure that is."""
+"""The answer of a run in one line with its figures, and how certain it is."""
 
 from __future__ import annotations
 
 from math import ceil
 from typing import assert_never
 
+from tuner.proof.decide import UNBOUNDED
 from tuner.record.proved import ProvedConfig
 from tuner.record.result_schema import Gain
 from tuner.record.status import Status
@@ -16,12 +17,12 @@ from tuner.score.judge import SloOutcome, too_few_text, value_of
 from tuner.spec.metrics import METRICS
 from tuner.spec.units import digits
 
-#: From so many times on, a gain is told as times, below it in percent.
+#: A gain of at least this ratio is given as a multiple, a smaller one in percent.
 TIMES = 3.0
 
 
 def headline(data: ReportData) -> str:
-    """The verdict with the figures that it is about: `Better: 1,198/s within ...`."""
+    """The verdict with its figures: `Better: 1,198/s within ...`."""
     _, words = HEADLINES[data.status]
     gain = data.result.gain
     if data.status is Status.INFEASIBLE and data.failed:
@@ -42,15 +43,15 @@ def headline(data: ReportData) -> str:
 
 
 def claim(data: ReportData) -> str:
-    """What a winner is better by: `Better: 1,198/s within p99 <= 100 ms (before: 128/s)`."""
+    """The claim about a winner: `Better: 1,198/s within p99 <= 100 ms (before: 128/s)`."""
     before, after = worth_or_none(data, data.current), worth_text(data, data.best)
     return f"{HEADLINES[Status.IMPROVED][1]}: {after}{_within(data)} (before: {before})"
 
 
 def worth_text(data: ReportData, config: ProvedConfig | None) -> str:
-    """What it is credited with, `about` where it was measured once; or the least latency it has.
+    """The credited load, with `about` if measured once; or the lowest value of a minimized metric.
 
-    Empty where nothing is known.
+    Empty if nothing is known.
     """
     if config is None:
         return ""
@@ -67,14 +68,14 @@ def worth_text(data: ReportData, config: ProvedConfig | None) -> str:
 
 
 def worth_or_none(data: ReportData, config: ProvedConfig | None) -> str:
-    """The same in words where it is credited with nothing."""
+    """The same; for a config without a credited load, the reason in words."""
     if worth := worth_text(data, config):
         return worth
     if config is None:
         return "not measured"
     match config.outcome:
         case SloOutcome.MET:
-            return "not measured"  # the metric that is minimised
+            return "not measured"  # the minimized metric
         case SloOutcome.MISSED:
             return "no load"
         case SloOutcome.TOO_FEW:
@@ -84,7 +85,7 @@ def worth_or_none(data: ReportData, config: ProvedConfig | None) -> str:
 
 
 def _within(data: ReportData) -> str:
-    """The SLO of the figures, where there is one; of a minimised metric its load."""
+    """The SLO of the figures, if there is one; for a minimized metric, the load."""
     metric = data.objective.metric
     if metric is not None:
         at = "" if data.best is None else f" at {load_text(data.best.judged.measurement.load)}"
@@ -98,15 +99,15 @@ def _within(data: ReportData) -> str:
 
 
 def gain_sentence(data: ReportData) -> str:
-    """How sure the gain is, and what the figures of the current config rest on.
+    """How certain the gain is, and the basis of the current config's figures.
 
-    Where nothing is written: what both are credited with.
+    If nothing is written, the credits of both configs.
     """
     gain, current, said = data.result.gain, data.current, list[str]()
     if data.status in (Status.KEPT, Status.NOT_KNOWN) and data.best is not None:
         now, there = (worth_or_none(data, c) for c in (current, data.best))
-        decides = data.status is Status.KEPT  # else the reader would take it for a gain or a loss
-        seen = "Measured" if decides else "Seen, but not proved"
+        decides = data.status is Status.KEPT  # else readers would take it for a gain or a loss
+        seen = "Measured" if decides else "Measured, but not proved"
         text = f"{seen}: {now} now, {there} with {change_text(data, data.best.candidate)}."
         return " ".join(filter(None, (text, _at_once(data))))
     if data.status is Status.IMPROVED and gain is not None:
@@ -126,12 +127,19 @@ def gain_sentence(data: ReportData) -> str:
 
 
 def _why_no_load(current: ProvedConfig) -> str:
-    """Why it is credited with no load, as far as that is known."""
+    """Why the config is credited with no load, as far as that is known."""
     at_most = current.at_most_infer_per_s
     if at_most is None:
-        return "met the SLOs at no load that was tried"
+        rates = [
+            p.level * p.measurement.batch_size
+            for p in current.rounds
+            if p.measurement.load.arrivals.open_loop and p.outcome is SloOutcome.MISSED
+        ]
+        lowest = f", not even at {rate_text(min(rates))}" if rates else ""
+        return f"met the SLOs at no load{lowest}"
     if current.soak is not None and current.soak.lost:
-        return f"did not hold {rate_text(at_most)} for as long"
+        missed = min(soaked.throughput_infer_per_s for soaked in current.soak.tried)
+        return f"did not sustain {rate_text(missed)} in the soak"
     if any(saturated(p) for p in current.rounds):
         return f"saturates at {rate_text(at_most)}"
     missed = any(p.outcome is SloOutcome.MISSED for p in current.rounds)
@@ -139,7 +147,7 @@ def _why_no_load(current: ProvedConfig) -> str:
 
 
 def _at_once(data: ReportData) -> str:
-    """The sequences at once that both are credited with; empty where there are none."""
+    """The sequences in progress at both credited loads; empty without sequences."""
     counts = [None if c is None else c.sequences_at_once for c in (data.current, data.best)]
     if all(count is None for count in counts):
         return ""
@@ -150,10 +158,12 @@ def _at_once(data: ReportData) -> str:
 
 
 def _open_text(data: ReportData, gain: Gain) -> str:
-    """The chance of a gain with its interval where that includes none; else that it is open."""
+    """The chance of a gain with its interval, if that includes no gain; else that it is open."""
     low, high, more = gain.ratio.low, gain.ratio.high, data.result.to_know
     if not low < 1.0 < high:
-        return "what the rounds showed does not decide it"
+        return "the rounds do not decide between the configs"
+    if high > UNBOUNDED and more is None:
+        return "the rounds vary too much to compare the configs"
     between = f"{1 - low:.0%} worse to {high - 1:.0%} better, {gain.confidence:.0%} confidence"
     if more is None or more.chance is None:
         return f"the best other config is {between}"

@@ -1,4 +1,4 @@
-"""A document as one HTML file that needs nothing from outside."""
+"""A document as one self-contained HTML file."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tuner.version import VERSION
 
 
 def render(document: Document) -> str:
-    """The whole page. Everything that came from outside is escaped."""
+    """The whole page, with all external text escaped."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
     from markupsafe import Markup
 
@@ -34,15 +34,15 @@ def render(document: Document) -> str:
         document=document,
         version=VERSION,
         schema_version=SCHEMA_VERSION,
-        css=Markup(_asset("report.css")),  # noqa: S704  our own file
-        js=Markup(_asset("report.js")),  # noqa: S704  our own file
+        css=Markup(_asset("report.css")),  # noqa: S704  from this package
+        js=Markup(_asset("report.js")),  # noqa: S704  from this package
         figures=Markup(script_json(_plain(drawn))),  # noqa: S704  escaped by script_json
         plotly=plotly_packed() if drawn else "",
     )
 
 
 def _lines(text: str, language: str) -> list[tuple[str, str]]:
-    """The lines of a diff with what each is; any other text as one."""
+    """The lines of a diff with their kinds; any other text as one line."""
     if language != "diff":
         return [("", text)]
     kinds = {"+": "added", "-": "removed", "@": "place"}
@@ -53,7 +53,7 @@ def _lines(text: str, language: str) -> list[tuple[str, str]]:
 
 
 def _plain(value: Any) -> Any:
-    """Makes every text in it fit to be shown, and leaves our own Markup as it is."""
+    """Makes every text printable, and leaves this package's Markup as it is."""
     if isinstance(value, dict):
         return {key: _plain(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple):
@@ -62,7 +62,7 @@ def _plain(value: Any) -> Any:
 
 
 def script_json(value: object) -> str:
-    """JSON that is safe inside a script element: no text can end it or open a comment."""
+    """JSON that is safe inside a script element: no text can end the element or open a comment."""
     text = json.dumps(value, separators=(",", ":"), allow_nan=False)
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 

@@ -9,14 +9,14 @@ from xml.etree import ElementTree as ET
 from tuner.report.quantities import margin_text, result_text, verdict_text
 from tuner.score.judge import SloResult, Verdict
 
-#: Characters XML 1.0 cannot hold, however escaped.
+#: Characters that XML 1.0 cannot represent, even escaped.
 _FORBIDDEN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def document(
     name: str, facts: Mapping[str, str], cases: Sequence[ET.Element], seconds: float, timestamp: str
 ) -> str:
-    """The whole file, its cases counted; ``facts`` become properties of the suite."""
+    """The whole file, with its cases counted; ``facts`` become properties of the suite."""
     root = ET.Element("testsuites")
     suite = ET.SubElement(root, "testsuite", name=_clean(f"tune {name}"))
     properties = ET.SubElement(suite, "properties")
@@ -50,9 +50,9 @@ def case(
 
 def slo_case(model: str, result: SloResult) -> ET.Element:
     """A case for one SLO."""
-    value_text = "but no value was found"
+    value_text = "but there is no value"
     if result.value is not None:
-        value_text = f"found {result_text(result)}, a point estimate ({margin_text(result)})"
+        value_text = f"measured {result_text(result)}, a point estimate ({margin_text(result)})"
     message = f"{verdict_text(result)}: expected {result.expression}, {value_text}"
     problem = ("failure", result.verdict.value, message)
     passed = result.verdict is Verdict.PASS

@@ -1,4 +1,4 @@
-"""Runs as a list, a line each: those in a directory, and those of a series, with its report."""
+"""Lists of runs, one line each: the runs in a directory, and those of a series, with its report."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from typing import Any
 from tuner.errors import TunerError
 from tuner.record.checks import CHECK, read_check
 from tuner.record.manifest import resume_command
+from tuner.record.series import SERIES, Member, Series, read_series
 from tuner.record.status import Status
-from tuner.record.store import MANIFEST, SERIES, Member, RunStore, Series, read_series
+from tuner.record.store import MANIFEST, RunStore
 from tuner.report import junit
 from tuner.report.blocks import Bullets, Document, Steps, Table, Tone, filled
 from tuner.report.data import is_taken_back
@@ -26,7 +27,7 @@ from tuner.spec.units import count_text, digits
 
 HEADER = ("ended", "date", "model", "gain", "p99", "took", "change", "run")
 _WORDS = {status.value: words for status, (_, words) in HEADLINES.items()}
-#: JUnit's word for it.
+#: The word for each status in JUnit.
 _PROBLEMS = {
     None: "skipped",
     Status.INFEASIBLE: "failure",
@@ -38,12 +39,13 @@ _PROBLEMS = {
 
 @dataclass(frozen=True)
 class ListedRun:
-    """A run, a check or a series.
+    """A run, a check or a series in a list.
 
     Attributes:
-        status: How it ended; of one that is unreadable, ``change`` says why.
+        run: Name of its directory.
+        status: How it ended; if it is unreadable, ``change`` says why.
         date: In UTC, to the minute.
-        gain: What the winner is sure to be better by, as its verdict says; empty without one.
+        gain: Lower bound of the winner's gain, as in the verdict; empty without a winner.
         p99_latency_ms: At the load that the winner, or else the current config, is credited with.
         taken_back: A winner was written, and is no longer in the repository.
     """
@@ -63,7 +65,7 @@ class ListedRun:
 
     @property
     def ended(self) -> str:
-        """The status in the words of the reports."""
+        """The status in the words of reports."""
         return _WORDS.get(self.status, self.status)
 
     def cells(self) -> tuple[str, ...]:
@@ -75,14 +77,14 @@ class ListedRun:
 
 
 def rows_in(output: Path) -> list[ListedRun]:
-    """The runs, checks and series in a directory, by their ids, and so by date."""
+    """The runs, checks and series in a directory, by id, and so by date."""
     kinds = (MANIFEST, SERIES)
     paths = [p for p in output.glob("*/") if any(os.path.lexists(p / kind) for kind in kinds)]
     return [row_of(path) for path in sorted(paths)]
 
 
 def row_of(run: Path) -> ListedRun:
-    """What is known of a run, a check or a series, readable or not."""
+    """The row of a run, a check or a series, readable or not."""
     try:
         if os.path.lexists(run / CHECK):
             check = read_check(run)
@@ -121,7 +123,7 @@ def _row_of_run(run: Path) -> ListedRun:
 
 
 def _gain_text(ratio: float) -> str:
-    """`+65%`, `17.9x`."""
+    """The gain over 1, as `+65%` or `17.9x`."""
     return f"{digits(ratio)}x" if ratio >= TIMES else f"{ratio - 1.0:+.0%}"
 
 
@@ -129,12 +131,12 @@ def _minute(moment: str) -> str:
     return moment[:16].replace("T", " ")
 
 
-#: The rows of runs that have ended, which are not read again.
+#: Rows of runs that have ended, which are not read again.
 Known = MutableMapping[Member, ListedRun]
 
 
 def render_series(directory: Path, known: Known | None = None) -> list[Path]:
-    """Renders a series from what is stored; each file replaces the old one whole."""
+    """Renders a stored series; each file is the old one or the complete new one."""
     series = read_series(directory)
     rows = _rows(directory, series, known)
     junit_xml = _junit(directory, series, rows)
@@ -142,14 +144,14 @@ def render_series(directory: Path, known: Known | None = None) -> list[Path]:
 
 
 def summary(directory: Path, known: Known | None = None) -> dict[str, Any]:
-    """A series as JSON: each run with its place, its gain, and how it ended."""
+    """A series as JSON: each run with its directory, its gain, and how it ended."""
     series = read_series(directory)
     runs = [{**r.to_json(), **m.to_json()} for m, r in _rows(directory, series, known)]
     return {"id": directory.resolve().name, "exit_code": series.exit_code, "runs": runs}
 
 
 def document(directory: Path, known: Known | None = None) -> Document:
-    """The whole report; a row leads to the report of its run."""
+    """The whole report; each row links to the report of its run."""
     series = read_series(directory)
     return _document(directory, series, _rows(directory, series, known))
 
@@ -163,7 +165,7 @@ def _document(
     code = series.exit_code
     bad = code not in (0, 11) or done < len(rows)
     errors = [f"{member.name}: {member.error}" for member, _ in rows if member.error]
-    again = "Go on with those that have no result"
+    again = "Continue with the runs that have no result"
     left = [member.spec for member in series.members if not member.done]
     steps = ((again, resume_command(directory, left, series.choices)),) if left else ()
     tones = tuple(HEADLINES[m.status][0] if m.status else Tone.PLAIN for m, _ in rows)
@@ -192,7 +194,7 @@ def _rows(directory: Path, series: Series, known: Known | None) -> list[tuple[Me
 
 
 def _row(directory: Path, member: Member) -> ListedRun:
-    """The run as `tune report` lists it; how it ended is told by the series."""
+    """The run as `tune report` lists it; the series has its status."""
     run = directory.resolve().parent / member.run
     begun = bool(member.run) and (run / MANIFEST).is_file()
     row = row_of(run) if begun else ListedRun("", model=member.name)

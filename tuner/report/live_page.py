@@ -1,4 +1,4 @@
-"""The page of a run that goes on: `report.html`, until the report takes its place."""
+"""The page of a run in progress: `report.html`, until the report replaces it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from tuner.errors import TunerError
+from tuner.errors import InterruptedRunError
 from tuner.progress.events import Silent
 from tuner.report import html
 from tuner.report.blocks import Document, Sentence, Tone, filled
@@ -21,20 +21,20 @@ from tuner.score.trial import Trial
 from tuner.spec.units import count_text
 from tuner.writing import write_text
 
-#: A browser reads the page again so often.
+#: Seconds after which a browser reloads the page.
 REFRESH_S = 5
 #: Rendering takes at most this share of one core, beside a load that shares the machine.
 MOST_SHARE = 0.01
 
 
 class LivePage(Silent):
-    """Watches a run, and renders its page anew between two measurements, never during one.
+    """Watches a run, and renders its page between measurements, never during one.
 
     Args:
-        note: Receives the place of the page, or why it is no longer refreshed.
-        render: Writes the page of a run's directory, and says how far the run is.
-        clock: Time in seconds.
-        cpu: Seconds of CPU that this thread has used.
+        note: Receives the path of the page, or why it is no longer refreshed.
+        render: Writes the page for a run's directory and its progress in words.
+        clock: Returns seconds.
+        cpu: Returns the CPU seconds of this thread.
     """
 
     def __init__(
@@ -72,7 +72,9 @@ class LivePage(Silent):
         before_s = self._cpu()
         try:
             self._render(run, how_far)
-        except (TunerError, OSError) as error:  # a page is not worth a run
+        except InterruptedRunError:  # a signal, not the page
+            raise
+        except Exception as error:  # a page must not end a run
             self._run = None
             self._note(f"the live page is no longer refreshed: {error}")
         self._last_s = self._cpu() - before_s
@@ -80,12 +82,17 @@ class LivePage(Silent):
 
 
 def render_page(run: Path, how_far: str) -> None:
-    """Raises UnreadableFileError or EnvironmentNotReadyError."""
+    """Renders the page of a run in progress.
+
+    Raises:
+        UnreadableFileError: A file of the run is not as this version writes it.
+        EnvironmentNotReadyError: The page cannot be written.
+    """
     write_text(run / "report.html", html.render(running(load(run), how_far)))
 
 
 def running(data: ReportData, how_far: str) -> Document:
-    """What is known of a run that goes on."""
+    """The report of a run in progress, as far as it is known."""
     best = worth_text(data, data.best) or worth_text(data, data.current)
     return Document(
         name=data.model,

@@ -20,12 +20,12 @@ from tuner.report.blocks import (
 )
 from tuner.report.quantities import time_text
 
-#: Rows of a table that are shown, the first ones; the page has all.
+#: Most rows of a table; the page has all rows.
 MOST_ROWS = 20
 
 
 def render(document: Document) -> str:
-    """The whole report. Text from outside cannot become markup."""
+    """The whole report. External text cannot become markup."""
     when = [time_text(document.started_at)] if document.started_at else []
     run = f"{document.kind} {document.run_id}".rstrip()
     facts = (escaped(fact) for fact in (run, *when, *document.facts))
@@ -34,7 +34,7 @@ def render(document: Document) -> str:
 
 
 def parts(blocks: Sequence[Block]) -> list[str]:
-    """Paragraphs, headings, tables and code blocks, one each; those of a list one each."""
+    """Paragraphs, headings, tables, code blocks and list items, each as one text."""
     return [part for block in blocks for part in _parts(block)]
 
 
@@ -72,10 +72,10 @@ def _items(block: Block) -> Iterator[str]:
 
 
 def escaped(text: str) -> str:
-    """Text from outside as Markdown that shows it as it is, on one line.
+    """External text as Markdown that shows it literally, on one line.
 
-    GitHub notifies whoever is named after an @, and makes a link of a bare URL: a zero-width space
-    prevents both.
+    GitHub notifies users named after an @, and makes bare URLs links: a zero-width space prevents
+    both.
     """
     text = plain(" ".join(text.split()))
     text = re.sub(r"(?<!\w)@(?=\w)", "@\u200b", text)
@@ -110,7 +110,7 @@ def _row(cells: Sequence[str]) -> str:
 
 
 def joined(parts: Sequence[str]) -> str:
-    """Paragraphs apart, items of one list together."""
+    """Paragraphs with blank lines between them, items of a list without."""
     text = ""
     for part in parts:
         together = part.startswith("- ") and text.rsplit("\n", 1)[-1].startswith("- ")
@@ -125,5 +125,5 @@ def code(text: str) -> str:
 
 
 def _ticks(text: str) -> str:
-    """More of them than there are anywhere in the text."""
+    """More backticks than the text has anywhere in a row."""
     return "`" * (max(map(len, re.findall(r"`+", text)), default=0) + 1)

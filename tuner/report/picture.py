@@ -1,6 +1,6 @@
 """The first chart of a report as a PNG, for a slide or a pull request; matplotlib draws it.
 
-The chart is a plotly figure of scatter traces, of which each point may have a symbol of its own.
+The chart is a plotly figure of scatter traces; each point may have its own symbol.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from tuner.report.headline import headline
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-#: What plotly calls a symbol; `-open` is hollow.
+#: Markers by plotly's names of symbols; those with `-open` are hollow.
 _MARKERS = {"circle": "o", "square": "s", "star": "*", "x": "x", "triangle-up": "^"}
 _DASHES = {"dash": "--", "dot": ":"}
-#: Inches, at so many dots an inch: 1280 by 720.
+#: Size in inches, and dots per inch: 1280 by 720 pixels.
 _SIZE, _DPI = (8.0, 4.5), 160
 
 
 def png(data: ReportData, chart: Chart) -> bytes:
-    """The chart with the verdict above it."""
+    """The chart as PNG, with the verdict above it."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=_SIZE, dpi=_DPI, layout="constrained")
@@ -70,7 +70,7 @@ def _draw(axes: Axes, trace: Mapping[str, Any]) -> None:
             label=name,
             zorder=3,
         )
-        name = "_"  # of a trace one point is in the legend
+        name = "_"  # the legend has one entry per trace
 
 
 def _draw_line(axes: Axes, shape: Mapping[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""Numbers with their units as people write them, the same in every format."""
+"""Numbers with units as people write them, the same in every format."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tuner.spec.units import bytes_parts, bytes_text, digits, digits_beside
 
 NOTHING = "-"
 
-_MANY_TIMES = 9  # bounds by which an SLO is missed: a multiple says more than a percentage then
+_MANY_TIMES = 9  # above this many bounds, a multiple is clearer than a percentage
 
 VERDICTS = {
     Verdict.PASS: (Tone.GOOD, "met"),
@@ -73,19 +73,19 @@ _TEXTS: Mapping[Unit, Callable[[float], str]] = {
 
 
 def metric_text(metric: str, value: float | None) -> str:
-    """A value in its metric's base unit, as people write it; a rate if ``metric`` is not one."""
+    """A value in its metric's base unit, as people write it; a rate for an unknown ``metric``."""
     if value is None:
         return NOTHING
     return _TEXTS[METRICS.get(metric, THROUGHPUT).unit](value)
 
 
 def result_text(result: SloResult) -> str:
-    """The value found, with more digits if it would read like the bound without being equal."""
+    """The value, with more digits if it would otherwise read like the bound without being equal."""
     return beside_bound(result, result.value)
 
 
 def beside_bound(result: SloResult, value: float | None) -> str:
-    """A value of the same metric, such as that of another round, in the same way."""
+    """Another value of the same metric, such as another round's, in the same way."""
     text, bound = metric_text(result.metric, value), metric_text(result.metric, result.bound)
     if text != bound or value == result.bound or value is None:
         return text
@@ -100,7 +100,7 @@ def beside_bound(result: SloResult, value: float | None) -> str:
 
 
 def value_and_bound(result: SloResult) -> str:
-    """`38.1 of 40 ms`, `1.2 s of 40 ms`, `120/s for 100/s`: a unit that both have, once."""
+    """`38.1 of 40 ms`, `1.2 s of 40 ms`, `120/s for 100/s`: a common unit appears once."""
     metric = METRICS[result.metric]
     value, bound = result_text(result), metric_text(result.metric, result.bound)
     unit = _unit(metric.unit, result.bound)
@@ -110,7 +110,7 @@ def value_and_bound(result: SloResult) -> str:
 
 
 def _unit(unit: Unit, value: float) -> str:
-    """What is written behind a space; empty where nothing is."""
+    """The unit after a space; empty if the text of the value has none."""
     if not isfinite(value):
         return ""
     if unit is TIME:

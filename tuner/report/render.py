@@ -1,6 +1,6 @@
-"""Writes every form of the report of a run beside its data, and what it proposes to reviewers.
+"""Writes every form of a run's report beside its data, and the proposal for reviewers.
 
-A run with a winner has in `best/` a diff for `git apply`, and the text of a pull request.
+A run with a winner gets a diff for `git apply` and the text of a pull request, in `best/`.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from tuner.space.environment import places
 from tuner.writeback.plan import FilePlan, plan_from_run
 from tuner.writing import run_subdirectory, write_bytes, write_text
 
-#: GitHub refuses a pull request's text above 65,536 characters; some is left to a template.
+#: GitHub refuses a pull request's text above 65,536 characters; a template needs some of them.
 LIMIT = 60_000
 
 
 def report_run(directory: Path) -> list[Path]:
-    """Renders a run from what is stored, finished or not; each file replaces the old one whole.
+    """Renders a stored run, finished or not; each file is the old one or the complete new one.
 
     Raises:
-        SpecError: The directory holds no run.
+        SpecError: The directory is not a run.
         TunerError: A file of the run cannot be read.
     """
     data = load(directory)
@@ -47,7 +47,7 @@ def report_run(directory: Path) -> list[Path]:
 
 
 def write_report(directory: Path, content: Document, junit_xml: str) -> list[Path]:
-    """Writes a report in each of its forms; each file replaces the old one whole."""
+    """Writes a report in all of its forms; each file is the old one or the complete new one."""
     files = {
         "report.html": html.render(content),
         "report.md": markdown.render(content),
@@ -59,7 +59,7 @@ def write_report(directory: Path, content: Document, junit_xml: str) -> list[Pat
 
 
 def write_proposal(data: ReportData) -> list[Path]:
-    """Both files of a run with a winner; none if there is nothing to propose."""
+    """Writes both files of a proposal; none if there is nothing to propose."""
     if data.result.winner is None:
         return []
     plan = plan_from_run(data.manifest, data.result)
@@ -75,12 +75,12 @@ def write_proposal(data: ReportData) -> list[Path]:
 
 
 def patch_of(directory: Path) -> str:
-    """The change as a diff from the root of the Git checkout that holds the configs.
+    """The change as a diff from the root of the Git checkout that contains the configs.
 
-    Outside a checkout the path begins with the model's name, for `patch -p1` in the repository.
+    Outside of a checkout, the path starts with the model's name, for `patch -p1` in the repository.
 
     Raises:
-        SpecError: The directory holds no run, or the run has no winner.
+        SpecError: The directory is not a run, or the run has no winner.
     """
     store = RunStore.open(directory)
     plan = plan_from_run(store.manifest(), store.result())
@@ -88,7 +88,11 @@ def patch_of(directory: Path) -> str:
 
 
 def pull_request_of(data: ReportData, limit: int = LIMIT) -> str:
-    """The text of a pull request in Markdown, its first line a title; ``limit`` in characters.
+    """The text of a pull request in Markdown, with a title in its first line.
+
+    Args:
+        data: The run.
+        limit: Largest number of characters.
 
     Raises:
         SpecError: The run has no winner.
@@ -121,28 +125,28 @@ def pull_request_of(data: ReportData, limit: int = LIMIT) -> str:
 
 
 def capped(paragraphs: Sequence[str], limit: int) -> str:
-    """Joins the first parts that fit whole; a note says if some are left out."""
+    """Joins the first parts that fit completely; a note says if some are left out."""
     text = joined(paragraphs) + "\n"
     kept = list(paragraphs)
     note = "*Cut here: a pull request's text cannot be longer. The run's report has the rest.*"
     while len(text) > limit and kept:
         kept.pop()
         while kept and kept[-1].startswith("###"):
-            kept.pop()  # a heading without the text below it
+            kept.pop()  # a heading without text
         text = joined([*kept, note]) + "\n"
     return text[:limit]
 
 
 def _patch(file: FilePlan) -> tuple[str, str]:
-    """The lines that name the file, and those of the change."""
-    path = Path(os.path.realpath(file.path))  # also a loop of links
+    """The lines with the file's name, and the lines of the change."""
+    path = Path(os.path.realpath(file.path))  # resolves loops of links too
     checkouts = (p for p in path.parents if os.access(p / ".git", os.F_OK))
     root = next(checkouts, directory_of(path).parent)
     name = path.relative_to(root).as_posix()
     lines = unified_diff(file.text_before or "", file.text_after, name).splitlines(keepends=True)
     if not lines:
         return "", ""
-    tab = "\t" if " " in name else ""  # else Git cuts the name short
+    tab = "\t" if " " in name else ""  # otherwise Git cuts the name short
     old, mode = f"--- a/{name}{tab}\n", ""
     if file.text_before is None:
         old, mode = "--- /dev/null\n", "new file mode 100644\n"

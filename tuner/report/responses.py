@@ -1,4 +1,4 @@
-"""What requests of decoupled models got, which may be answered many times."""
+"""Latencies of requests to decoupled models, which may have several responses."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tuner.spec.units import digits
 
 
 def latency_metrics(measurement: Figures) -> Iterator[Metric]:
-    """The latencies that its requests have: one, or those of the first and the last response."""
+    """The latency metrics of the requests: one, or those of the first and the last response."""
     once = measurement.responses is None
     for metric in METRICS.values():
         if metric.is_latency and once is (metric.until is Until.ANSWER):
@@ -19,7 +19,7 @@ def latency_metrics(measurement: Figures) -> Iterator[Metric]:
 
 
 def count_of(figures: ResponseFigures) -> str:
-    """`4`, or `4.2 (1 to 9)`."""
+    """The number of responses, as `4` or `4.2 (1 to 9)`."""
     mean, fewest, most = (
         getattr(figures, f"{name}_responses") for name in ("mean", "fewest", "most")
     )

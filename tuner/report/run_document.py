@@ -1,6 +1,6 @@
 """The report of a run: the answer on the first screen, then the details as folds.
 
-A new section is a function that makes a fold, and its place in `SECTIONS`.
+A new section is a function that makes a fold, and a place in `SECTIONS`.
 """
 
 from __future__ import annotations
@@ -11,9 +11,10 @@ from dataclasses import asdict
 from xml.etree import ElementTree as ET
 
 from tuner.measurement.measurement import Measurement
+from tuner.reason import ReasonKind
 from tuner.record.responses import responses_of
 from tuner.record.status import Status
-from tuner.report import by_load, ended, junit, sentence, tables
+from tuner.report import by_load, ended, junit, sentence, tables, tradeoffs
 from tuner.report.blocks import (
     Block,
     Bullets,
@@ -43,7 +44,7 @@ from tuner.report.quantities import (
     verdict_text,
 )
 from tuner.report.trust import trust
-from tuner.score.judge import Verdict
+from tuner.score.judge import SloOutcome, Verdict
 from tuner.score.trial import Trial
 from tuner.sentences import sentence as sentence_of
 from tuner.space.environment import places
@@ -51,16 +52,17 @@ from tuner.spec.labels import of_label
 from tuner.spec.units import count_text
 
 _REJECTED = (
-    "These do not count. The time they took is part of the run's time; what they showed is in "
-    "rejected.jsonl."
+    "These do not count. Their time is part of the run's time; their figures are in rejected.jsonl."
 )
 _SIMPLER = (
-    "What made no difference was put back, and the simpler config measured in the same rounds: the "
-    "figures above are those of the simpler config."
+    "Changes that made no difference were undone, each tested at the first load of the soak. The "
+    "rounds are those of the config with all changes, the soak that of the simpler config."
 )
+#: Warnings of every measurement of an overloaded config.
+_OVERLOADED = (ReasonKind.ENDED_EARLY, ReasonKind.UNANSWERED)
 
 
-#: JUnit's words for it.
+#: The word for each status in JUnit.
 _PROBLEMS = {
     Status.INTERRUPTED: "error",
     Status.FAILED: "error",
@@ -77,7 +79,7 @@ def document(data: ReportData) -> Document:
 
 
 def junit_of(data: ReportData) -> str:
-    """A test suite; an SLO not known to be met is a failure, a run that broke is an error."""
+    """A test suite: an SLO not known to be met is a failure, a run that broke is an error."""
     config, facts = data.reported_config, dict[str, str]()
     if config is not None:
         facts["rejected_count"] = str(config.judged.measurement.rejected_count)
@@ -86,7 +88,7 @@ def junit_of(data: ReportData) -> str:
 
 
 def ended_run(data: ReportData) -> Ended:
-    """The part of the report that a check's has too."""
+    """The part of the report that checks have too."""
     size, measured = data.manifest.space_size, data.measured_count
     return Ended(
         kind="run",
@@ -112,7 +114,7 @@ def ended_run(data: ReportData) -> Ended:
 
 
 def answer(data: ReportData) -> Iterator[Block | None]:
-    """What came of it."""
+    """The verdict, in sentences and figures."""
     improved = data.status is Status.IMPROVED
     yield Sentence(sentence.busy_text(data))
     yield Sentence("" if improved else sentence.verdict_sentence(data))
@@ -124,18 +126,18 @@ def answer(data: ReportData) -> Iterator[Block | None]:
 
 
 def first_screen(data: ReportData, this_run: Ended) -> Iterator[Block | None]:
-    """What the answer rests on, what it needs, and one picture."""
+    """The basis of the answer, what the config needs, and one picture."""
     yield trust(data)
     yield from ended.request_tables(this_run)
     yield Bullets("First calls", tuple(_first_calls(data)))
-    yield Code("Server flags it needs", "\n".join(data.result.server_args))
-    yield Code("Server environment it needs", "\n".join(places(data.result.environment)))
+    yield Code("Server flags of the config", "\n".join(data.result.server_args))
+    yield Code("Server environment of the config", "\n".join(places(data.result.environment)))
     yield Bullets("Caution", tuple(dict.fromkeys(_cautions(data))))
     yield next(iter(load_charts(data)), None)
 
 
 def _first_calls(data: ReportData) -> Iterator[str]:
-    """What a `model_warmup` spares users, and where it is."""
+    """How much time a `model_warmup` saves users, and where its text is."""
     if (warm_up := data.result.warm_up) is None:
         return
     yield warm_up.sentence
@@ -147,17 +149,23 @@ def _first_calls(data: ReportData) -> Iterator[str]:
 
 
 def _cautions(data: ReportData) -> Iterator[str]:
-    """What a reader must know of the measurements that the figures are from."""
+    """Warnings about the measurements that the figures come from.
+
+    That the current config was overloaded at the winner's load is no warning.
+    """
     yield from data.torn
     for whose, side in (("current config", data.current), (data.best_name, data.best)):
         if side is not None:
             measured = side.judged.measurement
-            for text in (*measured.disturbance_texts, *measured.warning_texts):
+            beaten = side is data.current and data.status is Status.IMPROVED
+            missed = beaten and side.judged.outcome is SloOutcome.MISSED
+            warnings = [w for w in measured.warnings if not (missed and w.kind in _OVERLOADED)]
+            for text in (*measured.disturbance_texts, *map(sentence_of, warnings)):
                 yield f"{whose} at {load_text(measured.load)}: {text}"
 
 
 def failures(data: ReportData) -> Fold:
-    """Each reason for a failure with the trials it applies to, the most frequent first."""
+    """Each reason of failures with the trials that it applies to, the most frequent first."""
     trials_of: dict[str, list[int]] = defaultdict(list)
     for trial in data.failed:
         reason = "no reason was given" if trial.reason is None else sentence_of(trial.reason)
@@ -208,11 +216,12 @@ def request_time(data: ReportData) -> Fold:
 
 
 def search(data: ReportData) -> Fold:
-    """How it went; what it says of the fields is a hint, since it changes several at once."""
+    """The search; the importance of fields is a hint, since a trial changes several at once."""
     rejected = tables.rejections(data)
     blocks = filled(
         history(data),
         front(data),
+        tradeoffs.table(data),
         Sentence(sentence.prediction_sentence(data), aside=True),
         tables.field_importance(data),
         rejected,
@@ -235,10 +244,10 @@ def overload(data: ReportData) -> Fold:
 
 
 def warm_up(data: ReportData) -> Fold:
-    """A block to paste, or to uncomment where it was written."""
+    """A block to paste, or to uncomment if it was written."""
     proposal = data.result.warm_up
     block = Code(
-        "For config.pbtxt, as it was tried", proposal.block if proposal and proposal.helps else ""
+        "For config.pbtxt, as it was tested", proposal.block if proposal and proposal.helps else ""
     )
     return Fold("warm-up", "A warm-up for the first calls", filled(block))
 
@@ -261,7 +270,7 @@ def surroundings(data: ReportData) -> Fold:
     return Fold("environment", "Environment, and how to repeat it", blocks, page_only=True)
 
 
-#: The folds of the report in their order; an empty one is left out.
+#: The folds of the report in order; empty ones are left out.
 SECTIONS: tuple[Callable[[ReportData], Fold], ...] = (
     failures,
     diff,
@@ -347,7 +356,7 @@ def _confirmation(data: ReportData) -> ET.Element:
     if (kind := _PROBLEMS.get(data.status)) is not None:
         message = " ".join((verdict, *map(sentence_of, data.result.why)))
         if kind == "skipped":
-            message = "nothing to confirm: no config that was measured meets the SLOs"
+            message = "nothing to confirm: no measured config meets the SLOs"
         problem = (kind, data.status.value, message)
     checks = trust(data)
     trusted = [f"{checks.caption}."] if checks else []

@@ -1,4 +1,4 @@
-"""A run in sentences: what it came to, its configs and scores, and what to do next."""
+"""Sentences about a run: its verdict, its configs and scores, and the next steps."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tuner.space.words import cache_text, changes_text, field_text, variables_te
 from tuner.spec.metrics import THROUGHPUT
 from tuner.spec.units import count_text, digits
 
-#: How a run ended, for its reader.
+#: Tone and words for each way in which a run ends.
 HEADLINES = {
     Status.IMPROVED: (Tone.GOOD, "Better"),
     Status.KEPT: (Tone.GOOD, "Kept"),
@@ -38,17 +38,17 @@ HEADLINES = {
 }
 
 
-#: A next step that takes longer than this many times the run is not offered.
+#: Next steps that take longer than this many times the run are not offered.
 LONGEST_STEP = 2.0
-#: No such run can be resumed.
+#: Next step for a run that cannot be resumed.
 _EDITED = "run again: a config was edited since the run read it"
 
 
 def sustained_text(config: ProvedConfig) -> str:
-    """When it held its goodput: `in each of 3 rounds, and for 30 s`; empty for one round."""
+    """Evidence for the goodput: `in each of 3 rounds, and for 30 s`; empty for one round."""
     rounds, met = len(config.rounds), sum(p.passed for p in config.rounds)
     said, sustained = [], config.sustained
-    # A soak may hold at more than a round's short window sustained.
+    # A soak may sustain more than the short window of a round.
     if rounds > 1 and (sustained is None or sustained.level <= min(p.level for p in config.rounds)):
         each = f"each of {rounds}" if met == rounds else f"{met} of {rounds}"
         said.append(f"in {each} rounds")
@@ -64,13 +64,13 @@ def score_text(data: ReportData, value: float | None) -> str:
 
 
 def predicted_text(data: ReportData, predicted: Predicted) -> str:
-    """What was expected, with its interval: `2,050/s (1,900/s to 2,200/s)`."""
+    """The predicted score with its interval: `2,050/s (1,900/s to 2,200/s)`."""
     low, high = score_text(data, predicted.low), score_text(data, predicted.high)
     return f"{score_text(data, predicted.value)} ({low} to {high})"
 
 
 def prediction_sentence(data: ReportData) -> str:
-    """How well the search predicted the scores, of the trials that met the SLOs at some load."""
+    """How well the search predicted the scores of trials that met the SLOs at some load."""
     pairs = [
         (t.score.value, t.predicted)
         for t in data.scored
@@ -81,13 +81,13 @@ def prediction_sentence(data: ReportData) -> str:
     inside = sum(p.low <= measured <= p.high for measured, p in pairs)
     typical = median(abs(p.value / measured - 1.0) for measured, p in pairs)
     return (
-        f"Of {count_text(len(pairs), 'score')} that the search predicted, {inside} held within the "
+        f"Of {count_text(len(pairs), 'score')} that the search predicted, {inside} were within the "
         f"90% interval; the median prediction is off by {share_text(typical)}."
     )
 
 
 def score_axis(data: ReportData) -> tuple[str, float]:
-    """What the score is, with the unit of an axis, and the factor from its base unit to that."""
+    """Name and unit of the score for an axis, and the factor from its base unit to that unit."""
     metric = data.objective.metric
     unit, factor = (metric or THROUGHPUT).unit.axis
     return f"{metric.words if metric else 'goodput'} ({unit})", factor
@@ -102,14 +102,14 @@ def config_text(candidate: Candidate) -> list[str]:
 
 
 def change_text(data: ReportData, candidate: Candidate) -> str:
-    """What differs from the current config, in a few words."""
+    """The differences from the current config, in a few words."""
     if data.current is None:
         return ", ".join(config_text(candidate))
     return changes_text(candidate, data.current.candidate)
 
 
 def verdict_sentence(data: ReportData) -> str:
-    """What the run came to, in a sentence; its figures are told apart."""
+    """The verdict in a sentence, without its figures."""
     sentence = _verdict(data)
     return sentence[0].upper() + sentence[1:]
 
@@ -118,11 +118,12 @@ def _verdict(data: ReportData) -> str:
     tried = count_text(data.measured_count, "config")
     config = change_text(data, data.best.candidate) if data.best else "the best config"
     if data.status is Status.IMPROVED:
-        verb = "writes" if data.result.written else "found, and did not write,"
-        return f"{'found, wrote and rolled back' if data.taken_back else verb} {config}."
+        if data.taken_back:
+            return f"wrote {config}, then rolled it back."
+        return f"wrote {config}." if data.result.written else f"proposes {config}, without writing."
     if data.status is Status.KEPT:
         again = any(r.role is Role.CANDIDATE for r in data.repeats)
-        but = ", and what looked better was not better when measured again" if again else ""
+        but = ", and one that looked better was not when measured again" if again else ""
         return f"no gain worth a change was found among {tried} measured{but}."
     if data.status is Status.INFEASIBLE:
         only = data.measured_count == 1
@@ -132,7 +133,7 @@ def _verdict(data: ReportData) -> str:
         missed = [r.worst for r in data.slo if r.worst.verdict.outcome is SloOutcome.MISSED]
         if data.reported_config is None or not missed:
             return f"{none} every SLO."
-        misses = (f"{r.expression}, found {result_text(r)}" for r in missed[:2])
+        misses = (f"{r.expression}, measured {result_text(r)}" for r in missed[:2])
         is_current = data.reported_config is data.current
         config = (
             "the current config"
@@ -151,7 +152,7 @@ def _verdict(data: ReportData) -> str:
 
 
 def edge_sentences(data: ReportData) -> list[str]:
-    """The fields of which a wider space may have a better value, with the line to write."""
+    """Fields that may have a better value in a wider space, with the line for the spec."""
     many = len(data.manifest.models) > 1
     return [
         f"The best value of {edge.field}{f' of {edge.model}' if many else ''} is the "
@@ -162,7 +163,7 @@ def edge_sentences(data: ReportData) -> list[str]:
 
 
 def overload_sentences(data: ReportData) -> list[str]:
-    """What each config did beyond its capacity, or why that is not known."""
+    """The overload of each config, or why there was none."""
     overload = data.result.overload
     if overload is None:
         return []
@@ -172,7 +173,7 @@ def overload_sentences(data: ReportData) -> list[str]:
 
 
 def soak_sentences(data: ReportData) -> list[str]:
-    """What each soak of the config that the verdict is about showed."""
+    """The results of each soak of the config that the verdict is about."""
     soak = None if data.reported_config is None else data.reported_config.soak
     if soak is None:
         return []
@@ -180,7 +181,7 @@ def soak_sentences(data: ReportData) -> list[str]:
 
 
 def bottleneck_sentences(data: ReportData) -> list[str]:
-    """In which of several models a request spends most of its time, for each config."""
+    """The model in which a request spends most of its time, for each config."""
     bottlenecks = ((name, bottleneck_of(point, data.manifest)) for name, *_, point in sides(data))
     return [
         f"{name.capitalize()}: {bottleneck_text(b)}." for name, b in bottlenecks if b is not None
@@ -188,9 +189,9 @@ def bottleneck_sentences(data: ReportData) -> list[str]:
 
 
 def bottleneck_text(bottleneck: Bottleneck) -> str:
-    """At 300/s a request spends 78% of its time in tiny-bert, 61% of that queueing.
+    """`at 300/s a request spends 78% of its time in tiny-bert, 61% of that queueing`.
 
-    If the stream uses one model only, all of the time is spent there: only queueing is named.
+    If the stream uses a single model, only the queueing is given.
     """
     whose = f" of the stream {bottleneck.stream}" if bottleneck.stream else ""
     spent, queueing = (f"{100 * part:.0f}%" for part in (bottleneck.share, bottleneck.queue_share))
@@ -202,7 +203,7 @@ def bottleneck_text(bottleneck: Bottleneck) -> str:
 
 
 def busy_text(data: ReportData) -> str:
-    """Says how much was taken of the machine while the answer stayed open; else empty."""
+    """How much of the machine other work took, if the answer stayed open; else empty."""
     taken = max((taken_percent(r.point.measurement) for r in data.repeats), default=0.0)
     if data.status is not Status.NOT_KNOWN or taken <= OTHER_CPU_PERCENT:
         return ""
@@ -213,7 +214,7 @@ def busy_text(data: ReportData) -> str:
 
 
 def next_steps(data: ReportData) -> list[tuple[str, str]]:
-    """What to do now: (reason, command) pairs; the command may be empty."""
+    """Next steps: (reason, command) pairs; the command may be empty."""
     if data.status is Status.IMPROVED:
         return _steps_to_write(data)
     go_on = resume_command(data.directory, [data.manifest.spec_path], data.manifest.choices)
@@ -252,7 +253,7 @@ def next_steps(data: ReportData) -> list[tuple[str, str]]:
 
 
 def _steps_to_write(data: ReportData) -> list[tuple[str, str]]:
-    """What to do about a better config that is written, or may be."""
+    """Next steps for a better config that is written, or can be."""
     run = shlex.quote(str(data.directory))
     flags = [("start the server with the flags below", "")] if data.result.server_args else []
     if needed := data.result.environment:
@@ -265,7 +266,7 @@ def _steps_to_write(data: ReportData) -> list[tuple[str, str]]:
             *flags,
         ]
     models = [Path(file.path).parent.name for file in data.result.written.files]
-    model = shlex.quote(models[0])  # and what was written with it
+    model = shlex.quote(models[0])  # a rollback includes what was written with it
     url = "localhost:8000/v2/repository/models"
     loads = (f"-X POST {url}/{shlex.quote(name)}/load" for name in models)
     reload = f"curl {' --next '.join(loads)}"
@@ -283,7 +284,7 @@ def _steps_to_write(data: ReportData) -> list[tuple[str, str]]:
 
 def _step_to_know(data: ReportData, go_on: str, again: str) -> tuple[str, str]:
     more = data.result.to_know
-    if more is None:  # more rounds would not tell
+    if more is None:  # more rounds would not help
         return "see the reasons above, then run again", again
     if data.manifest.is_edited:
         return _EDITED, again
@@ -296,7 +297,7 @@ def _step_to_know(data: ReportData, go_on: str, again: str) -> tuple[str, str]:
 
 
 def repeat_commands(data: ReportData) -> list[tuple[str, str]]:
-    """(what, command line) pairs that repeat what this run did."""
+    """(what, command line) pairs that repeat the run."""
     manifest = data.manifest
     seed = ("--seed", str(manifest.seed))
     same = run_command([manifest.spec_path or "SPEC"], manifest.choices, *seed)

@@ -1,4 +1,4 @@
-"""How many replicas a rate needs, by the load that a run proved one of them to stand."""
+"""The number of replicas for a rate, from the load that a run proved for one replica."""
 
 from __future__ import annotations
 
@@ -19,16 +19,21 @@ from tuner.spec.units import count_text, digits
 
 @dataclass(frozen=True)
 class Sizing:
-    """What a rate needs, where every replica is like the machine of the run.
+    """The deployment for a rate, if every replica is like the machine of the run.
 
     Attributes:
-        models: Those that the rate is sent to.
-        asked_otherwise: Those of them that get further requests, which Triton counts too: from a
-            model that they are a part of, or from a stream beside the load.
+        run_id: Id of the run.
+        models: Models that the rate is sent to.
+        asked_otherwise: Those of them with further requests, which Triton counts too: from a model
+            that they are a part of, or from a background stream.
+        rate_infer_per_s: The rate, in inferences per second.
         headroom: Share of the rate that must be possible on top of it.
-        credited_infer_per_s: By one replica.
-        one_lost_infer_per_s: What each other replica gets when one is lost; None if there is none.
-        threshold_requests_per_s: For one replica: above it, another one is needed.
+        credited_infer_per_s: Proved inferences per second of one replica.
+        cost_per_hour: Cost of all replicas; None without a price.
+        one_lost_infer_per_s: Rate of each remaining replica when one is lost; None if none remains.
+        one_lost_holds: Whether the proved rate suffices then.
+        threshold_requests_per_s: Requests per second of a replica above which another is needed.
+        notes: Sentences about the basis of the figures.
     """
 
     run_id: str
@@ -52,7 +57,7 @@ class Sizing:
         return None if cost is None else cost / (self.rate_infer_per_s * 3600.0) * 1e6
 
     def rows(self) -> list[tuple[str, str]]:
-        """What a terminal shows: each fact with its name."""
+        """Name and value of each fact, for a terminal."""
         wanted = f"{rate_text(self.rate_infer_per_s)} plus {share_text(self.headroom)} headroom"
         proved = rate_text(self.credited_infer_per_s)
         others = "no other answers"
@@ -72,7 +77,13 @@ class Sizing:
 
 
 def size(data: ReportData, rate: float, headroom: float, price: float | None) -> Sizing:
-    """Sizes a deployment of the config that a run wrote, proposed or kept; price: for an hour.
+    """Sizes a deployment of the config that a run wrote, proposed or kept.
+
+    Args:
+        data: The run.
+        rate: Inferences per second.
+        headroom: Share of the rate that must be possible on top of it.
+        price: Price of one replica per hour, in any currency; None without one.
 
     Raises:
         SpecError: The run proved no load.
@@ -103,7 +114,7 @@ def size(data: ReportData, rate: float, headroom: float, price: float | None) ->
     more |= {part for config in manifest.models.values() for part in config.parts}
     closed = "Proved with clients that wait for answers: at the same rate, others may wait longer."
     needed = rate * (1.0 + headroom) / credited
-    replicas = ceil(needed * (1.0 - 1e-9))  # what divides evenly needs no more
+    replicas = ceil(needed * (1.0 - 1e-9))  # so that rounding adds no replica
     lost = rate / (replicas - 1) if replicas > 1 else None
     return Sizing(
         run_id=data.run_id,
@@ -124,7 +135,7 @@ def size(data: ReportData, rate: float, headroom: float, price: float | None) ->
 
 @dataclass(frozen=True)
 class SizedMachine:
-    """A run's machine for a rate; ``missed``: why it is none, and then it has no sizing."""
+    """A run's machine as a replica for a rate; ``missed``: why it has no sizing."""
 
     run_id: str
     machine: str
@@ -143,7 +154,7 @@ class SizedMachine:
             f"{sizing.replicas:,}",
             "-" if cost is None else f"{cost:,.2f}",
             "-" if million is None else f"{million:,.3f}",
-            "holds" if sizing.one_lost_holds else "does not hold",
+            "sustained" if sizing.one_lost_holds else "not sustained",
         )
 
 
@@ -153,9 +164,9 @@ HEADER = ("run", "machine", "proved", "replicas", "an hour", "a million", "if on
 def machines(
     runs: Sequence[ReportData], rate: float, headroom: float, prices: Sequence[float | None]
 ) -> list[SizedMachine]:
-    """The runs' machines, the cheapest first; without prices, that with the fewest replicas.
+    """The machines of runs, the cheapest first; without prices, the fewest replicas first.
 
-    Those that are credited with no load, such as where no config meets the SLOs, are the last.
+    Machines without a credited load, for instance if no config meets the SLOs, come last.
     """
     sized = list[SizedMachine]()
     for data, price in zip(runs, prices, strict=True):
@@ -183,7 +194,7 @@ def _why_none(data: ReportData, error: SpecError) -> str:
 
 
 def refuse_unlike(runs: Sequence[ReportData]) -> None:
-    """SpecError where runs answer different questions: other models, or other SLOs."""
+    """SpecError if runs answer different questions: other models, or other SLOs."""
     first, *others = runs
     for other in others:
         for what, of in (("models", _models), ("SLOs", _slos)):
@@ -203,7 +214,7 @@ def _slos(data: ReportData) -> str:
 
 
 def _gpus(manifest: Manifest, seen: int | None) -> int:
-    """The GPUs of the run's server: those that its metrics showed, or that the spec gave it."""
+    """GPUs of the run's server: those in its metrics, or those in the spec."""
     given = manifest.spec.get("server", {}).get("gpus", "all")
     if seen is not None or given == "all":
         return len(manifest.gpus) if seen is None else seen

@@ -1,4 +1,4 @@
-"""The tables that are not behind a chart, and how much of an SLO is used up."""
+"""Tables other than those of charts, and the tile of an SLO."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ from tuner.spec.units import bytes_text, count_text, digits
 
 
 def comparison(data: ReportData) -> Table | None:
-    """The current and the best config side by side, each at the load it is judged at.
+    """The current and the best config side by side, each at the load that stands for it.
 
-    With several rounds, that is the load of the worst one.
+    With several rounds, that is the load of the worst round.
     """
     sides_ = [*sides(data)]
     if not sides_:
@@ -49,14 +49,14 @@ def comparison(data: ReportData) -> Table | None:
     again = any(len(side.rounds) > 1 for _, _, side, _ in sides_)
     soaked = any(side.sustained for _, _, side, _ in sides_)
     rows = [("goodput, worst of the rounds" if again and not soaked else "goodput", *goodputs)]
-    rows += _means(data) if len(sides_) == 2 else []  # of both configs
+    rows += _means(data) if len(sides_) == 2 else []  # only of both configs
     numbers = rows_of([_numbers(point, data.computing) for *_, point in sides_])
     rows += [(name, *cells) for name, *cells in numbers if {*cells} != {NOTHING}]
     return Table(("", *names), tuple(rows))
 
 
 def rows_of(columns: Sequence[Mapping[str, str]]) -> list[tuple[str, ...]]:
-    """A row for each name in any of the columns, with `-` where a column does not have it."""
+    """A row for each name in any of the columns, with `-` in columns without it."""
     names = dict.fromkeys(name for column in columns for name in column)
     return [(name, *(column.get(name, NOTHING) for column in columns)) for name in names]
 
@@ -76,9 +76,9 @@ def slo_tile(worst: SloResult) -> Tile:
 
 
 def change(data: ReportData) -> Table | None:
-    """The fields in which the winner, or what came nearest, differs from the current config.
+    """The fields in which the winner, or the nearest config, differs from the current config.
 
-    With the files that it was written to, as they are called in the repository.
+    The caption names the files that were written, by their paths in the repository.
     """
     if data.best is None or data.current is None or data.reported_config is data.current:
         return None
@@ -112,7 +112,7 @@ def _goodput(config: ProvedConfig) -> str:
 
 
 def _means(data: ReportData) -> list[tuple[str, ...]]:
-    """The means whose ratio is the gain; nothing if a metric is minimised."""
+    """The means whose ratio is the gain; empty for a minimized metric."""
     gain = data.result.gain
     if gain is None or gain.means is None or not data.maximizes:
         return []
@@ -133,11 +133,11 @@ def _numbers(point: Point, labels: Collection[str]) -> dict[str, str]:
         "measured at load": load_text(m.load),
         "throughput": rate_text(m.throughput_infer_per_s),
         **{metric.words: metric_text(metric.name, point.reading(metric)) for metric in timed},
-        "responses a request": NOTHING if m.responses is None else count_of(m.responses),
+        "responses per request": NOTHING if m.responses is None else count_of(m.responses),
         "requests in the window": f"{m.completed_count:,}",
         "failed requests": f"{m.failed_count:,}",
         **{f"of which {reason.words}": _failures(m, reason) for reason in FailureReason},
-        "requests never answered": _unless_zero(m.unanswered_count),
+        "requests without an answer": _unless_zero(m.unanswered_count),
         **_by_model(m.models, labels),
         **_by_stream(point),
         "CPU, all cores": share_text(cpu),
@@ -183,7 +183,7 @@ def _unless_zero(count: int) -> str:
 
 
 def rejections(data: ReportData) -> Table | None:
-    """Measurements that do not count, in the order they were made; the last row is the total."""
+    """Measurements that do not count, in order; the last row is the total."""
     if not data.rejected:
         return None
     trials = {t.candidate.key: str(t.number) for t in data.trials}
@@ -203,12 +203,12 @@ def rejections(data: ReportData) -> Table | None:
 
 
 def count_of_refused(point: Point | None) -> str:
-    """Requests that a queue policy refused."""
+    """Number of requests that a queue policy refused."""
     return NOTHING if point is None else f"{point.measurement.rejected_count:,}"
 
 
 def p99_of(point: Point | None) -> str:
-    """The p99; for a mix, that of the stream whose SLO is nearest its bound, with its name."""
+    """The p99; for several streams, that of the stream nearest to its SLO, with its name."""
     if point is None:
         return NOTHING
     latency = latency_text(point.limiting.p99_latency_us)
@@ -216,20 +216,20 @@ def p99_of(point: Point | None) -> str:
 
 
 def simplification(data: ReportData) -> Table | None:
-    """The winner with one field at a time put back."""
+    """The winner with one field at a time undone."""
     if not data.result.simplification:
         return None
     rows = tuple(
         (
             row.field,
             score_text(data, row.with_change),
-            # A config that missed an SLO at the load it had to sustain has a goodput of zero.
+            # A config that missed an SLO at the required load has a goodput of zero.
             "misses an SLO"
             if row.without_change == 0 and data.maximizes
             else score_text(data, row.without_change),
             _signed(data, row.difference),
             share_text(row.loss_allowed),
-            "kept" if row.kept else "put back",
+            "kept" if row.kept else "undone",
         )
         for row in data.result.simplification
     )
@@ -259,7 +259,7 @@ def _signed(data: ReportData, value: float | None) -> str:
 
 
 def machine_text(manifest: Manifest) -> str:
-    """Its processor, cores and GPUs."""
+    """Processor, cores and GPUs of the machine."""
     host = manifest.host
     gpus = [f"{gpu.get('name')} (driver {gpu.get('driver')})" for gpu in manifest.gpus]
     count = host.get("cores")
@@ -307,7 +307,7 @@ def _plain(key: str, value: object) -> str:
 
 
 def wall_time(data: ReportData) -> Table:
-    """Every second of the run by phase."""
+    """The whole time of the run by phase."""
     wall_s = data.result.time.wall_s
     rows = tuple(
         (phase.removesuffix("_s").replace("_", " "), seconds_text(s), share_text(s / wall_s))
@@ -318,7 +318,7 @@ def wall_time(data: ReportData) -> Table:
 
 
 def field_importance(data: ReportData) -> Table:
-    """How much of the score each field explains."""
+    """The share of the score that each field explains."""
     rows = tuple(
         (data.manifest.current.title(i.knob), share_text(i.share), str(i.levels))
         for i in importance(data)

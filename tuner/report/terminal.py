@@ -27,19 +27,19 @@ _WIDTH = 100
 
 
 def lines_of(document: Document, width: int = 0) -> list[str]:
-    """The verdict, its figures, what changes, and what to do next; ``width`` as of `columns`."""
+    """The verdict, its figures, the changes, and the next steps; ``width`` as in `columns`."""
     said, rest = _parts(document)
     return ["", *_verdict(document, width, said), *_body(rest, width)]
 
 
 def lines_to_verdict(document: Document, width: int = 0) -> list[str]:
-    """The same with the verdict last, where a terminal that has scrolled still shows it."""
+    """The same with the verdict last, so that it is visible on a terminal that has scrolled."""
     said, rest = _parts(document)
     return [*_body(rest, width), "", *_verdict(document, width, said)]
 
 
 def _parts(document: Document) -> tuple[list[Block], list[Block]]:
-    """The sentences that explain the verdict, with which a document begins, and all else."""
+    """The first sentences, which explain the verdict, and all other blocks."""
     said = list(takewhile(lambda block: isinstance(block, Sentence), document.blocks))
     return said, list(document.blocks[len(said) :])
 
@@ -56,10 +56,12 @@ def _body(blocks: Sequence[Block], width: int) -> Iterator[str]:
 
 
 def columns(rows: Sequence[tuple[str, ...]], width: int = 0) -> Iterator[str]:
-    """Rows of equal length as lines, with their cells aligned in columns.
+    """Rows of equal length as lines, with cells aligned in columns.
 
-    Of a terminal's ``width``: columns that find no room are below their row, each by its header,
-    which the first row has. 0: all are beside each other.
+    Args:
+        rows: The cells; the first row has the headers.
+        width: Width of the terminal; columns without room move below their row, each with its
+            header. 0: no limit.
     """
     widths = [max(len(cell) for cell in column) for column in zip(*rows, strict=True)]
     ends = accumulate(2 + w for w in widths)
@@ -100,7 +102,7 @@ def _lines(block: Block, width: int) -> Iterator[str]:
 
 
 def _tile(tile: Tile, labels: int, width: int) -> Iterator[str]:
-    """A tile with its note beside it, or below it where the terminal has no room for that."""
+    """A tile with its note beside it, or below it on a narrow terminal."""
     value = click.style(tile.value, fg=_COLORS[tile.tone], bold=True)
     line, note = f"  {tile.label.ljust(labels)}  {value}", f"({tile.note})" * bool(tile.note)
     if not width or len(click.unstyle(line)) + 2 + len(note) <= width:
@@ -110,7 +112,7 @@ def _tile(tile: Tile, labels: int, width: int) -> Iterator[str]:
 
 
 def _wrapped(text: str, width: int, indent: int = 2) -> list[str]:
-    """``width`` as of `columns`; no line is longer than is good to read."""
+    """Lines of a readable length; ``width`` as in `columns`."""
     ends = min(width, _WIDTH) if width else _WIDTH
     begin, more = " " * indent, " " * (indent + 2)
     return wrap(text, ends, initial_indent=begin, subsequent_indent=more)

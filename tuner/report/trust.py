@@ -1,4 +1,4 @@
-"""Whether the answer may be trusted, as a list of checks."""
+"""Whether the answer can be trusted, as a list of checks."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _ANSWERS = {
 
 
 def trust(data: ReportData) -> Table | None:
-    """What was checked of the config that the answer is about; the caption says Yes, or how far."""
+    """The checks of the config that the answer is about; the caption has the overall verdict."""
     if data.reported_config is None or data.status not in (
         Status.IMPROVED,
         Status.KEPT,
@@ -52,7 +52,7 @@ def _checks(data: ReportData, config: ProvedConfig) -> Iterator[Check]:
     if config.soak is not None:
         yield from _soaks(config.soak)
     elif data.status is Status.IMPROVED:
-        yield Tone.UNSURE, "no soak", "whether the load holds for long was not measured"
+        yield Tone.UNSURE, "no soak", "whether the load is sustained for long was not measured"
     name = changes_text(config.candidate, data.manifest.current)
     for reason in data.result.why:
         if reason.subject == name and reason.kind in _ANSWERS:
@@ -65,7 +65,7 @@ def _checks(data: ReportData, config: ProvedConfig) -> Iterator[Check]:
 
 
 def _rounds(data: ReportData, config: ProvedConfig) -> Check:
-    """The latencies of the rounds, and at which loads they were."""
+    """The latencies of the rounds, and the loads of the rounds."""
     rounds, met = config.rounds, sum(p.passed for p in config.rounds)
     loads = [p.measurement.load for p in sorted(rounds, key=lambda p: p.level)]
     at = " to ".join(dict.fromkeys(map(load_text, (loads[0], loads[-1]))))
@@ -88,7 +88,7 @@ def _rounds(data: ReportData, config: ProvedConfig) -> Check:
 
 
 def _soaks(soak: Soak) -> Iterator[Check]:
-    """Each long load, those that were missed first."""
+    """Each soak, with lost ones first."""
     for tried in soak.tried:
         summary = f"{digits(tried.measurement.duration_s)} s: {tried.summary}"
         tone = TONES[tried.point.outcome]
@@ -101,7 +101,7 @@ def _soaks(soak: Soak) -> Iterator[Check]:
 
 
 def _lone_requests(data: ReportData, config: ProvedConfig) -> Iterator[Check]:
-    """Whether its queue policy refuses no more once an overload is over."""
+    """Whether the queue policy serves lone requests again after an overload."""
     overload = data.result.overload
     probe = overload and (overload.current if config is data.current else overload.winner)
     if probe and probe.lone:
@@ -110,7 +110,7 @@ def _lone_requests(data: ReportData, config: ProvedConfig) -> Iterator[Check]:
 
 
 def _machine(data: ReportData, config: ProvedConfig) -> Check:
-    """Whether the configs could use all of it, in each round and soak."""
+    """Whether the configs had the whole machine, in each round and soak."""
     sides = (config, *(side for side in (data.current, data.best) if side is not None))
     soaks = [s.point for side in sides if side.soak for s in side.soak.tried]
     measured = [p.measurement for p in (*(p for side in sides for p in side.rounds), *soaks)]

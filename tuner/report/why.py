@@ -1,4 +1,4 @@
-"""Why a run chose what it chose, in tables: `tune report RUN --why`."""
+"""Why a run chose its config, in tables: `tune report RUN --why`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import replace
 from tuner.report import by_load, sentence, tables
 from tuner.report.blocks import Block, Bullets, Document, Table, filled
 from tuner.report.charts.request import latency_parts, model_times
-from tuner.report.data import ReportData, judged_point
+from tuner.report.data import ReportData
 from tuner.report.headline import headline
 from tuner.report.quantities import NOTHING, load_text, result_text
 from tuner.score.judge import severity
@@ -16,12 +16,12 @@ from tuner.score.trial import Trial
 from tuner.spec.labels import of_stream
 from tuner.spec.metrics import METRICS
 
-#: Configs that are shown beside the one that was chosen.
+#: Number of configs shown beside the chosen one.
 MOST_CONFIGS = 6
 
 
 def document(data: ReportData) -> Document:
-    """Why this config, what each field is worth, where the time went."""
+    """Why this config, the worth of each field, and the use of time."""
     return Document(
         name=data.model,
         headline=headline(data),
@@ -57,7 +57,7 @@ def _time(data: ReportData) -> Iterator[Block | None]:
 
 
 def configs(data: ReportData) -> Table | None:
-    """The best trials of the search, and the SLO that ends each one's load."""
+    """The best trials of the search, and the SLO that limits each one's load."""
     scored = sorted(data.scored, key=lambda t: t.order(data.objective.goal))
     proved = [
         t for t in map(data.trial_of, filter(None, (data.current, data.best))) if t is not None
@@ -70,16 +70,19 @@ def configs(data: ReportData) -> Table | None:
 
 
 def _row(data: ReportData, trial: Trial) -> tuple[str, ...]:
-    """The lowest load that missed an SLO says what limits a config; else the highest measured."""
+    """The lowest load that missed an SLO shows the limit of a config.
+
+    The score of a config that met the SLOs at no load is what it answered, which is no goodput.
+    """
     missed = [p for p in trial.points if p.outcome.met is False]
-    limit = min(missed, key=lambda p: p.level) if missed else judged_point(trial)
-    worst = min(limit.slo, key=severity) if limit is not None and limit.slo else None
+    limit = min(missed, key=lambda p: p.level, default=None)
+    worst = None if limit is None else min(limit.slo, key=severity)
     name = "" if worst is None else of_stream(worst.stream, METRICS[worst.metric].words)
-    score = None if trial.score is None else trial.score.value
+    score = trial.score.value if trial.score is not None and trial.score.feasible else None
     return (
         str(trial.number),
         sentence.change_text(data, trial.candidate),
         sentence.score_text(data, score),
-        NOTHING if limit is None or not missed else load_text(limit.measurement.load),
+        NOTHING if limit is None else load_text(limit.measurement.load),
         NOTHING if worst is None else f"{name} {result_text(worst)}",
     )

@@ -1,1 +1,1 @@
-"""`tune run`, and the steps that only it takes: `run.py` lists them."""
+"""`tune run`: `run.py` lists its steps; the other modules are parts of them."""

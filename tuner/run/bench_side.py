@@ -1,7 +1,7 @@
-"""A bench of a run that has several, in a process of its own.
+"""One of the benches of a run, in a separate process.
 
-It builds the job from the same files as the run, and refuses, with the difference, where machine,
-programs, configs or files are not those of the run.
+The bench builds the job from the same files as the run, and refuses work if its machine, programs,
+configs or files differ from those of the run.
 """
 
 from __future__ import annotations
@@ -31,30 +31,31 @@ from tuner.prepare.timebook import TimeBook
 from tuner.prepare.tools import Programs, find_programs
 from tuner.progress.events import Silent
 from tuner.progress.follower import again_text
-from tuner.record.manifest import Identity, Manifest, machine_of, programs_of
+from tuner.record.identity import Identity, machine_of, programs_of
+from tuner.record.manifest import Manifest
 from tuner.record.store import RunStore
 from tuner.search.cores import settle_cores
 from tuner.search.strategies.designs import designs
 from tuner.spec.files import files_of
 from tuner.spec.load import load_spec
 
-_SHARE = (
+SHARE_FILES = (
     "the nodes of the cluster must share the directories of specs, models and results, under the "
     "same paths"
 )
 
 
 class BenchEvents(Silent):
-    """Tells notes; what a bench measures comes back with its work."""
+    """Sends notes to the run; measurements return as results of the work."""
 
-    def __init__(self, tell: Callable[[object], None]) -> None:
-        self._tell = tell
+    def __init__(self, send: Callable[[object], None]) -> None:
+        self._send = send
 
     def note(self, text: str) -> None:
-        self._tell(text)
+        self._send(text)
 
     def disturbed(self, what: str, pause_s: float) -> None:
-        self._tell(again_text(what, pause_s))
+        self._send(again_text(what, pause_s))
 
 
 @dataclass(frozen=True)
@@ -74,7 +75,7 @@ class SeenPrograms:
 
 @dataclass(frozen=True)
 class SeenBase:
-    """A model's config as the server completes it; messages travel as bytes."""
+    """A model's config as the server completes it, serialized for another process."""
 
     completed: bytes
     overridden: frozenset[str]
@@ -87,7 +88,7 @@ class SeenBase:
         return cls(completed, base.overridden, base.completes, base.known)
 
     def over(self, base: Base) -> Base:
-        """For the run's own ``base``, of the same file."""
+        """The run's ``base``, made from the same file, with these values."""
         completed = new_config()
         completed.ParseFromString(self.completed)
         return replace(
@@ -101,11 +102,14 @@ class SeenBase:
 
 @dataclass(frozen=True)
 class SeenServer:
-    """What the run knows of the server of its first bench; it travels, so it holds no job.
+    """What the first bench reports about its server.
 
     Attributes:
-        bases: The models' configs, by label.
-        completed, load_s: See `tuner.run.ready.Ready`.
+        bases: The configs as the server completes them, by label.
+        has_perf_analyzer: perf_analyzer is installed there.
+        completed: A note on the fields that the server completed.
+        load_s: Seconds for starting the server and loading the models.
+        cores: The CPUs of server and load generator.
     """
 
     bases: Mapping[str, SeenBase]
@@ -117,9 +121,9 @@ class SeenServer:
 
 @dataclass
 class BenchSide:
-    """What a bench has in its own process: found and started when it is first needed.
+    """The state of a bench in its process; each part is made on first use.
 
-    A bench that was started again finds nothing, and begins anew.
+    A bench that was restarted begins with an empty state.
     """
 
     place: BenchPlace
@@ -135,25 +139,27 @@ class BenchSide:
     _checkpoint: Callable[[], None] = lambda: None
 
     def __post_init__(self) -> None:
-        self.events = BenchEvents(self.post.tell)
+        self.events = BenchEvents(self.post.send)
 
     def programs(self) -> tuple[Job, Any]:
         """The job of the run's spec on this machine, and its programs."""
         if self._programs is None:
             request, enter = self.request, self.stack.enter_context
             if not request.spec.is_file():
-                raise EnvironmentNotReadyError(f"{self.place.host} has no {request.spec}", _SHARE)
+                raise EnvironmentNotReadyError(
+                    f"{self.place.host} has no {request.spec}", SHARE_FILES
+                )
             loaded = load_spec(request.spec, request.overrides)
             if loaded.sha256 != self.spec_sha256:
                 there = f"{request.spec} on {self.place.host}"
-                raise EnvironmentNotReadyError(f"{there} is not the run's", _SHARE)
+                raise EnvironmentNotReadyError(f"{there} is not the run's", SHARE_FILES)
             job = prepare(request, loaded)
             programs_ = enter(find_programs(job, request.environment, self.events.note))
             self._programs = job, programs_
         return self._programs
 
     def served(self, terms: Terms) -> tuple[Serving, Cores]:
-        """A server with the models as they are, once this bench is like the run's."""
+        """A server with the current configs; checks first that this bench is like the first one."""
         if self._served is None:
             job, programs = self.programs()
             manifest, enter = terms.manifest, self.stack.enter_context
@@ -180,7 +186,7 @@ class BenchSide:
         return self._served
 
     def session(self, terms: Terms) -> Session:
-        """A session on this bench, for work of the stage that the terms name."""
+        """The session of this bench, in the stage of the terms."""
         if self._session is None:
             served, cores = self.served(terms)
             opened = open_session(
@@ -190,7 +196,7 @@ class BenchSide:
                 self._checkpoint,
                 manifest=terms.manifest,
                 cores=cores,
-                reject=self.post.tell,
+                reject=self.post.send,
             )
             self._session = self.stack.enter_context(opened)
         self._session.bench.enter(terms.stage)
@@ -199,14 +205,14 @@ class BenchSide:
 
 @dataclass(frozen=True)
 class BenchRequest:
-    """What a bench is opened with. It travels, and holds no spec: its file is read there."""
+    """The argument that opens a bench, sent to its process; the bench reads the spec's file."""
 
     request: Request
     spec_sha256: str
 
 
 class SideWork:
-    """Work for a bench that needs more than a session, or less."""
+    """Work for a bench that does not need a session, or needs the state of the bench."""
 
     def at(self, side: BenchSide, terms: Terms) -> Any:
         raise NotImplementedError
@@ -216,7 +222,7 @@ class SideWork:
 
 
 class Identify(SideWork):
-    """Says what machine and programs a bench has; starts no server."""
+    """Reports the machine and the programs of a bench; starts no server."""
 
     def at(self, side: BenchSide, terms: Terms) -> SeenPrograms:
         del terms
@@ -226,7 +232,7 @@ class Identify(SideWork):
 
 
 class GetReady(SideWork):
-    """Serves the models as they are, and says what became of them."""
+    """Serves the current configs, and reports how the server completes them."""
 
     def at(self, side: BenchSide, terms: Terms) -> SeenServer:
         served, cores = side.served(terms)
@@ -254,7 +260,7 @@ def measuring(place: BenchPlace, post: Post, given: BenchRequest) -> Iterator[Be
 
 @contextmanager
 def _logs(run: Path, place: BenchPlace) -> Iterator[Path]:
-    """Beside those of the run, where this machine has them; else for as long as the bench lives."""
+    """A log directory in the run's, if this machine has it; else one that ends with the bench."""
     logs = RunStore(run).logs
     if logs.is_dir():
         gpus = "".join(f"-gpu{gpu}" for gpu in place.gpus or ())
@@ -270,9 +276,9 @@ def _logs(run: Path, place: BenchPlace) -> Iterator[Path]:
 def refuse_another(
     place: BenchPlace, job: Job, programs: Programs, manifest: Manifest, files: Mapping[str, str]
 ) -> None:
-    """BenchRefusedError with each way in which a bench is not like the run's.
+    """Raises BenchRefusedError with each difference between this bench and the first one.
 
-    Loads that two machines sustain cannot be compared, so their trials must not meet in one run.
+    Capacities on different machines are not comparable, so one run must not mix their trials.
     """
     host = programs.host.to_json()
     machine, versions = machine_of(host, host["gpus"]), programs_of(programs.versions())
@@ -291,5 +297,5 @@ def refuse_another(
         raise BenchRefusedError(
             f"the bench on {place}, cannot measure for {manifest.run_id}, since it differs:\n"
             + "\n".join(f"  {line}" for text in texts for line in text.splitlines()),
-            "use machines of one kind, with the same versions and the same files",
+            "use machines of the same kind, with the same versions and files",
         )

@@ -1,4 +1,4 @@
-"""Whether this machine is ready for runs, or for those of one spec: the checks of `tune doctor`."""
+"""The checks of `tune doctor`: whether this machine is ready for runs, or for one spec."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ def readiness(
     results: Path,
     note: Callable[[str], None],
 ) -> list[MachineCheck]:
-    """Everything that runs need here, in the order they need it.
+    """Checks everything that runs need, in the order of use.
 
     Args:
-        spec_path: The checks are those of this spec; None: those of the local mode.
+        spec_path: Check what this spec needs; None: what the local mode needs.
         results: Directory that runs are stored in.
-        note: Receives lines about a server that is fetched because none is here.
+        note: Receives lines about the download of a server if there is none.
 
     Raises:
         SpecError: The spec is wrong.
@@ -69,12 +69,12 @@ def _models(loaded: LoadedSpec) -> Iterable[ServedModel]:
 
 
 def _naming(files: str, check: MachineCheck) -> MachineCheck:
-    """The check of the repository says which files a run would write, if it has no more to say."""
+    """Adds the files that a run would write to a successful check of the repository."""
     return replace(check, fix=check.fix or files) if check.id == "repository" else check
 
 
 def _files_to_write(spec: Spec) -> str:
-    with suppress(TunerError):  # `tune plan` says what is wrong with the models
+    with suppress(TunerError):  # `tune plan` reports mistakes of the models
         served = models_of(spec).models
         searched = [label for label, model in spec.models.items() if model.space]
         return "; ".join(write_notes(served[label].files for label in searched))
@@ -97,7 +97,7 @@ def _room_for_inputs(loaded: LoadedSpec, environment: Mapping[str, str]) -> Iter
 
 
 def _recorded(spec: Spec) -> Iterator[MachineCheck]:
-    """What is to be replayed; `tune plan` also compares it with the models."""
+    """Checks the recording to replay; `tune plan` also compares it with the models."""
 
     def look() -> str:
         traffic = traffic_of(spec)

@@ -1,4 +1,4 @@
-"""How a run ends: the winner is written; result and report are stored, whatever happened."""
+"""The end of a run: writes the winner, and stores result and report, even after an error."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tuner.errors import (
     TooManyFailedTrialsError,
     TunerError,
 )
-from tuner.machine.stop import explain_error
+from tuner.machine.stop import Stop
 from tuner.machine.uninterrupted import uninterrupted
 from tuner.modelconfig.encoding import encode
 from tuner.prepare.job import Job, Request, draw_up, with_proposal
@@ -33,13 +33,14 @@ from tuner.run.open_run import OpenRun
 from tuner.space.candidate import Candidate
 from tuner.space.environment import assignments, needed_variables
 from tuner.spec.units import count_text
-from tuner.writeback.plan import WritePlan, apply, file_plans
+from tuner.writeback.apply import apply
+from tuner.writeback.plan import WritePlan, file_plans
 from tuner.writeback.target import Written
 
 
 @dataclass(frozen=True)
 class Finished:
-    """A run that came to its end; ``result`` is what `result.json` holds."""
+    """A complete run; ``result``: the content of `result.json`."""
 
     directory: Path
     result: Result
@@ -47,9 +48,12 @@ class Finished:
 
 @dataclass(frozen=True)
 class Ending:
-    """Ends a run that has a directory, in which ``report`` makes the reports.
+    """Ends a run that has a directory.
 
-    As a context manager it stores, for an error that passes, what there is so far.
+    As a context manager, it stores the partial result of a run that ends with an error.
+
+    Attributes:
+        report: Renders the reports into the directory of a run.
     """
 
     request: Request
@@ -57,6 +61,7 @@ class Ending:
     book: TimeBook
     events: Events
     report: Callable[[Path], object]
+    stop: Stop
 
     def __enter__(self) -> Self:
         return self
@@ -71,13 +76,15 @@ class Ending:
                     "being written; nothing was written to the repository",
                     "run again, and leave the directory alone until the run has ended",
                 ) from error
-            self._fail(explain_error(error, self.store.directory))
+            self._fail(self.stop.explain(error, self.store.directory))
 
     def finish(self, job: Job, opened: OpenRun, verdict: RunDecision) -> Finished:
-        """Draws up what is to change, writes it, and stores how the run ended.
+        """Makes the new configs, writes them, and stores how the run ended.
 
-        The job is the one over the config as the server completes it. No signal comes between
-        writing the repository and storing that it was written.
+        Signals are delayed between the write to the repository and the record of that write.
+
+        Args:
+            job: The job over the configs as the server completes them.
         """
         change: Change | None = None
         store, duplicates = self.store, opened.searcher.duplicates
@@ -101,7 +108,7 @@ class Ending:
     def _write(
         self, opened: OpenRun, verdict: RunDecision, change: Change | None
     ) -> Written | None:
-        """The winner in the repository; a winner that cannot be written is kept in the result."""
+        """Writes the winner into the repository; stores the result even if that fails."""
         if verdict.winner is None or change is None or not self.request.write:
             return None
         try:
@@ -111,12 +118,12 @@ class Ending:
             raise
 
     def _fail(self, error: Exception) -> None:
-        """Stores what there is so far, with the reason why there is no more."""
+        """Stores the partial result, with the reason of the early end."""
         store = self.store
         try:
             stored = store.result()
             if stored is not None and stored.winner is not None:
-                # The run was complete: only writing back or reporting was not.
+                # All was measured: only the write to the repository or the report failed.
                 self.report(store.directory)
                 if isinstance(error, InterruptedRunError):
                     error.hint = f"the run was complete and its result is kept: {store.directory}"
@@ -135,7 +142,7 @@ class Ending:
                 self._record(verdict, None, None)
         except (OSError, TunerError) as second:
             why = getattr(second, "strerror", None) or str(second)
-            self.events.note(f"the run's end could not be stored: {why}")
+            self.events.note(f"cannot store how the run ended: {why}")
             return
         if isinstance(error, InterruptedRunError):
             error.hint = how_to_go_on(self.store)
@@ -171,7 +178,7 @@ class Ending:
 
 
 def how_to_go_on(store: RunStore) -> str:
-    """What is kept of an interrupted run, and the command that goes on."""
+    """What an interrupted run keeps, and the command that resumes it."""
     number, rows = len(store.trials()), count_of_full_rounds(store.confirmation())
     rounds = f" and {count_text(rows, 'measurement')} of its proof" if rows else ""
     kept = f"nothing was written; {count_text(number, 'trial')}{rounds} kept"
@@ -184,7 +191,7 @@ def how_to_go_on(store: RunStore) -> str:
 
 
 def best_configs(job: Job, change: Change) -> dict[str, bytes]:
-    """The new text of the files that change, by label; all files where none does."""
+    """The new content of each changed file, by label; of all files if none changed."""
     changed = {
         la: config for la, config in change.configs.items()
         if config.config_after != config.config_before
@@ -196,11 +203,11 @@ def best_configs(job: Job, change: Change) -> dict[str, bytes]:
 
 
 def write_back(manifest: Manifest, winner: Candidate, change: Change) -> Written:
-    """Replaces the configs atomically, all or none.
+    """Replaces the configs in the repository, all or none.
 
     Raises:
-        StalePlanError: A file is not the one the run read.
-        EnvironmentNotReadyError: One cannot be written, or lies outside the repository.
+        StalePlanError: A file changed since the run read it.
+        EnvironmentNotReadyError: A file cannot be written, or is outside the repository.
     """
     kept = manifest.models
     files = [f for la, c in change.configs.items() for f in file_plans(kept[la], c.config_after)]

@@ -1,4 +1,4 @@
-"""The models of a repository: what `tune init` would search of each, and why not more."""
+"""The models of a repository: the fields that `tune init` would search, and why not more."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ from pathlib import Path
 import yaml
 
 from tuner.errors import SpecError, TunerError
-from tuner.lint.model_py import called_models, threads_left_open
+from tuner.lint.completion import as_code_completes
+from tuner.lint.cuda import cuda_use_of
+from tuner.lint.model_calls import called_models, calling_sources
+from tuner.lint.model_py import threads_left_open
 from tuner.lint.repository import lint_repository
 from tuner.lint.rules import Severity
 from tuner.machine.host import read_host
@@ -37,10 +40,13 @@ class ModelRow:
     """A model of a repository.
 
     Attributes:
-        backend: Empty where neither the config nor a file's name says.
-        tunable: The paths that `tune init` would search, by the model that has them: this one and
-            those that are served with it. Empty where the model cannot be tuned.
-        why_not: Why nothing is tunable, or no batching; else empty.
+        backend: Backend by the config or by a file's name; empty: not known.
+        versions: Versions in the model's directory.
+        batching: How the model batches, in words.
+        tunable: Paths that `tune init` would search, by model: this model and those that are
+            served with it. Empty: the model cannot be tuned.
+        why_not: Why nothing can be tuned, or why batching cannot; else empty.
+        hint: How to fix that.
     """
 
     model: str
@@ -61,11 +67,11 @@ class ModelRow:
 
 
 def list_models(repository: Path, environment: Mapping[str, str]) -> list[ModelRow]:
-    """Every model of a repository by name, those with a broken config as well.
+    """All models of a repository by name, including those with an invalid config.
 
     Raises:
         EnvironmentNotReadyError: The repository cannot be read.
-        SpecError: It holds no models, or is a model's own directory.
+        SpecError: The directory has no models, or is the directory of one model.
     """
     if is_one_model(repository):
         above = repository.absolute().parent
@@ -81,7 +87,7 @@ def list_models(repository: Path, environment: Mapping[str, str]) -> list[ModelR
 
 
 def read_machine(environment: Mapping[str, str]) -> Machine:
-    """What a draft needs to know about this machine."""
+    """The facts about this machine that a draft depends on."""
     host = read_host(environment)
     memories = [gpu.memory_bytes for gpu in host.gpus if gpu.memory_bytes is not None]
     return Machine(host.cores, len(host.gpus), min(memories, default=None), host.memory_bytes)
@@ -118,15 +124,17 @@ def _batching(files: ModelFiles, config: ModelConfig) -> str:
 def _tunable(
     repository: Path, files: ModelFiles, errors: Mapping[str, SpecError], machine: Machine
 ) -> dict[str, tuple[str, ...]]:
-    """What the model's draft searches, by model.
+    """Paths that the draft for a model searches, by model.
 
     Raises:
-        TunerError: It cannot be tuned.
+        TunerError: The model cannot be tuned.
     """
     model = files.model
     if model in errors:
         raise errors[model]
-    parts = parts_of(repository, model, within_repository=True)  # the next reads no other config
+    parts = parts_of(
+        repository, model, within_repository=True
+    )  # first, since it reads no config outside the repository
     served = read_served(repository, [model])
     for name in served.answering([model]):
         refuse_unmeasurable(name, served.models[name].base.completed)
@@ -146,10 +154,11 @@ def parts_of(
     *,
     within_repository: bool = False,
 ) -> dict[str, DraftedModel]:
-    """The model, and then every model that is served with it, by name.
+    """The model, then every model that is served with it, by name.
 
-    ``calling``: models that the code calls, beside those that it names. ``within_repository``: as
-    in `read_model`.
+    Args:
+        calling: Models that the model's code calls in addition to those that it names.
+        within_repository: See `read_model`.
     """
     there, reached = model_names(repository), dict[str, DraftedModel]()
     waiting, least = [model], defaultdict[str, int](int)
@@ -161,15 +170,19 @@ def parts_of(
         called, unnamed = called_models(files, config, there)
         calls = tuple(dict.fromkeys((*called, *(calling if name == model else ()))))
         config.backend = files.backend(config)
+        sources = (source for _, source in calling_sources(files, config))
+        config, sizes = as_code_completes(config, sources)
         rows = [(sample.batch_size, at) for at, sample in enumerate(config.model_warmup)]
         least[name], at = max([(least[name], -1), *rows])
         line, _ = locate(files.text, f"model_warmup[{at}].batch_size")
         rows_text = count_text(least[name], "row")
         why = f"No smaller size: the sample in line {line}, model_warmup, has {rows_text}."
         part = DraftedModel(config, files.completes(config), calls, unnamed)
+        part = replace(part, unbatched_by_code=bool(sizes) and max(sizes) <= 1)
         threads = threads_left_open(files, config)
         variables = tuple(filter(None, dict.fromkeys(threads.values())))
         part = replace(part, threads=tuple(threads), variables=variables, versions=files.versions)
+        part = replace(part, cuda=cuda_use_of(files, config))
         size = weights_bytes(files.directory, config, files.versions)
         reached[name] = replace(part, why_least=why if at >= 0 else "", weights_bytes=size)
         for step in config.ensemble_scheduling.step:

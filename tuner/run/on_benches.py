@@ -1,4 +1,4 @@
-"""A run on several benches, seen from the run: it measures nothing itself.
+"""A run on several benches: the part in the process of the run, which measures nothing itself.
 
 Identify ─> the run's manifest ─> GetReady ─> trials, rounds, and calls of the first bench
 """
@@ -33,7 +33,7 @@ from tuner.run.bench_side import (
     SeenServer,
     measuring,
 )
-from tuner.run.ready import Ready, beforehand
+from tuner.run.ready import Ready, first_notes
 from tuner.space.build import refuse_empty
 from tuner.spec.files import files_of
 from tuner.spec.model import Spec
@@ -46,21 +46,21 @@ NICE = (
 
 
 def refuse_misfits_for_benches(name: str, spec: Spec) -> None:
-    """SpecError where a spec cannot be measured on benches with CPUs of their own."""
+    """Raises SpecError for a spec that cannot be measured on benches with separate CPUs."""
     if not spec.server.managed:
         raise SpecError(
-            f"{name}: the server is one that somebody else runs (server.mode: remote)",
-            "--on ray gives each bench a server of its own: use mode local or docker",
+            f"{name}: tune does not start this server (server.mode: remote)",
+            "--on ray starts a separate server for each bench: use mode local or docker",
         )
     if isinstance(spec.server.cpus, tuple) is not isinstance(spec.workload.cpus, tuple):
         raise SpecError(
             f"{name}: only one of server.cpus and workload.cpus names CPUs",
-            "with --on ray name both, or neither: then each bench gets its share of a machine",
+            "with --on ray set both, or neither: then each bench gets a share of the CPUs",
         )
 
 
 def need_of(fleet: Fleet, spec: Spec, beside: int | None = None) -> Need:
-    """The GPUs and CPUs of a spec; where it leaves the GPUs open one, if there is any."""
+    """The GPUs and CPUs that a spec needs; one GPU, if there is any, unless the spec says."""
     gpus = spec.server.gpus
     count = None if gpus == "all" else 0 if gpus == "none" else len(gpus)
     server, load = spec.server.cpus, spec.workload.cpus
@@ -70,7 +70,7 @@ def need_of(fleet: Fleet, spec: Spec, beside: int | None = None) -> Need:
 
 
 class OnBenches:
-    """The benches of a run, opened one after the other: the first says what the others must be."""
+    """The benches of a run. The first is opened first, and the others must be like it."""
 
     def __init__(
         self,
@@ -100,7 +100,7 @@ class OnBenches:
         self._benches = Benches(fleet, opens, need, terms, events.note, lambda: stop.requested)
 
     def hear(self, bench: str, what: object) -> None:
-        """What a bench says at once."""
+        """Handles a message that a bench sends at once."""
         if isinstance(what, BenchPlace):
             self._benches.places[bench] = what
             self._events.note(f"{bench} is on {what}")
@@ -113,14 +113,14 @@ class OnBenches:
 
     @contextmanager
     def programs(self) -> Iterator[SeenPrograms]:
-        """Those of the first bench."""
+        """The programs of the first bench."""
         self._events.step("waiting for the first bench")
         self._benches.open(ready=Identify())
         yield self._benches.first_answer()
 
     @contextmanager
     def serving(self, store: RunStore) -> Iterator[Ready]:
-        """The models as they are, on the first bench."""
+        """Serves the current configs on the first bench."""
         job = self._job
         files = content.content_of(job.served, files_of(job.spec), self._events.note)
         terms = self._benches.terms
@@ -131,13 +131,13 @@ class OnBenches:
         bases = {label: base.over(models[label].base) for label, base in seen.bases.items()}
         job = job.over(job.served.over(bases))
         refuse_empty(job.space)
-        for note in beforehand(job, seen.completed, seen.load_s, self._request):
+        for note in first_notes(job, seen.completed, seen.load_s, self._request):
             self._events.note(note)
         yield Ready(job, seen.load_s, seen.cores)
 
     @contextmanager
     def session(self, ready: Ready, store: RunStore, manifest: Manifest) -> Iterator[Session]:
-        """For a run whose manifest is complete; the other benches get ready meanwhile."""
+        """The session of the run, with a complete manifest; opens the other benches."""
         self._benches.terms = replace(self._benches.terms, manifest=manifest)
         self._benches.open(self._count - 1)
         session = Session(
@@ -169,7 +169,7 @@ def on_benches(
     """The benches of a run on Ray; none is open yet.
 
     Raises:
-        EnvironmentNotReadyError: Ray is not installed or cannot be started, or has too little.
+        EnvironmentNotReadyError: Ray is not installed, does not start, or lacks GPUs or CPUs.
         SpecError: The spec cannot be measured on benches.
     """
     if missing := lacking(Extra.RAY):

@@ -1,4 +1,4 @@
-"""A run's directory and study: new, or resumed as it was begun."""
+"""The directory and the study of a new or resumed run."""
 
 from __future__ import annotations
 
@@ -17,19 +17,17 @@ from tuner.run.resume import resumed_manifest, spent_before
 from tuner.run.trust import BegunRuns, named_spec, trusted_trials
 from tuner.search.searcher import Searcher
 from tuner.search.strategies.registry import STRATEGIES
-from tuner.space.analyzer_results import first_configs
 
 _FROM_STORAGE = (
-    "{run} met its workers in {storage}, which tune no longer uses: it goes on with its "
-    "trials.jsonl and a study.db of its own; other GPUs measure for it with --on ray"
+    "{run} used the storage {storage}, which tune no longer supports: it resumes from its "
+    "trials.jsonl with a new study.db; use --on ray to measure on other GPUs"
 )
 
 
 @dataclass(frozen=True)
 class OpenRun:
-    """A run that is being written."""
+    """A run in progress: its manifest and its search."""
 
-    store: RunStore
     manifest: Manifest
     searcher: Searcher
 
@@ -42,29 +40,29 @@ def open_store(
     run_id: str,
     note: Callable[[str], None] = lambda _: None,
 ) -> Iterator[RunStore]:
-    """Creates the run's directory, or opens that of an earlier one, and keeps it locked.
+    """Creates the directory of a run, or opens the directory of the run to resume; locks it.
 
-    The run is listed as begun here; ``note`` receives a sentence where it could not be.
+    Adds the run to the user's list of runs that began here; ``note`` receives a sentence where the
+    list cannot be written.
 
     Raises:
-        SpecError: There is no such run to resume, or it was made with something else.
+        SpecError: The run to resume had another spec, machine or version, or is being written.
     """
+    now = manifest_of(job, programs, request, run_id)
     if request.resume is None:
         store = RunStore.create(request.output, run_id)
-        store.write_manifest(manifest_of(job, programs, request, store.run_id).to_json())
+        store.write_manifest(now.to_json())
     else:
-        store = RunStore.open(request.resume)
+        store = RunStore(request.resume)
     with store.locked():
+        manifest = store.manifest()
         if request.resume is not None:
-            manifest = store.manifest()
             if (storage := manifest.choices.storage) is not None:
                 note(_FROM_STORAGE.format(run=store.run_id, storage=storage))
-            now = manifest_of(job, programs, request, store.run_id)
             manifest.refuse_if_different(now)
-            # Whoever resumes the run after this gets them.
-            chosen = replace(manifest, choices=now.choices, spec_path=now.spec_path)
-            store.write_manifest(chosen.to_json())
-        manifest = store.manifest()
+            # The next `--resume` restores these choices.
+            manifest = replace(manifest, choices=now.choices, spec_path=now.spec_path)
+            store.write_manifest(manifest.to_json())
         specs = {named_spec(manifest): manifest.spec_sha256}
         if failed := BegunRuns(request.state).remember(store.directory, specs):
             note(failed)
@@ -80,13 +78,17 @@ def open_run(
     note: Callable[[str], None] = lambda _: None,
     cores: Cores | None = None,
 ) -> Iterator[OpenRun]:
-    """Begins or resumes the run.
+    """Begins or resumes a run in its locked directory.
 
-    The job is the one over the config as the server completes it, and the store is locked. The book
-    gets what an earlier part of the run spent.
+    Args:
+        job: The job over the configs as the server completes them.
+        book: Gets the seconds that the earlier part of the run spent.
+        note: Receives sentences about repaired files.
+        cores: The CPUs of server and load generator.
 
     Raises:
-        SpecError: An earlier part of the run was measured otherwise, or its trials were edited.
+        SpecError: The earlier part of the run was measured in another way, or its trials were
+            edited.
     """
     manifest = resumed_manifest(store, job, cores)
     if request.resume is not None:
@@ -96,9 +98,13 @@ def open_run(
     with study_of(job, store, note) as record:
         strategy = STRATEGIES[job.spec.search.strategy](job.space, job.spec)
         several = manifest.choices.on is not None
-        given = job.spec.search.first
-        first = () if given is None else first_configs(given, job.space).candidates
         searcher = Searcher(
-            job.space, strategy, history, record, store.append_trial, first=first, several=several
+            job.space,
+            strategy,
+            history,
+            record,
+            store.append_trial,
+            first=job.first,
+            several=several,
         )
-        yield OpenRun(store, manifest, searcher)
+        yield OpenRun(manifest, searcher)

@@ -1,8 +1,8 @@
-"""What a run would do, without starting anything that measures a model.
+"""What a run would do, without a server and without load.
 
-A spec may be a stranger's, and planning it must be safe: what the spec itself chooses (programs,
-variables, an image, a server) is named and neither run nor asked. Other installed programs tell
-their versions; our own client, where it would measure, sends requests to a process of ours.
+Planning an untrusted spec must be safe: programs, variables, images and servers that the spec names
+are listed, and neither run nor contacted. Other installed programs are run for their versions, and
+tune's own client, if it would measure, is measured against a process of tune.
 """
 
 from __future__ import annotations
@@ -29,11 +29,19 @@ from tuner.prepare.tools import (
     find_programs,
 )
 from tuner.search.cores import cores_note
-from tuner.search.estimate import Estimate, Seen, foresee_run, refuse_too_short, seen_before
+from tuner.search.estimate import (
+    LONGER,
+    Estimate,
+    Seen,
+    estimate_run,
+    foresee_run,
+    refuse_too_short,
+    seen_before,
+)
 from tuner.search.strategies.designs import designs
 from tuner.search.strategies.registry import STRATEGIES
 from tuner.search.strategy import Proposal
-from tuner.search.window_notes import replay_notes, window_notes
+from tuner.search.window_notes import fast_per_s, replay_notes, window_notes
 from tuner.server import wheel
 from tuner.server.binaries import (
     Installation,
@@ -50,7 +58,7 @@ from tuner.spec.load import effective_yaml
 from tuner.spec.mistakes import FindingSeverity
 from tuner.spec.model import Spec, StrategyName
 from tuner.spec.server import MODES, ServerMode
-from tuner.spec.units import count_text
+from tuner.spec.units import count_text, digits
 from tuner.spec.workload import (
     FileInputs,
     RecordingArrivals,
@@ -61,14 +69,17 @@ from tuner.triton.local import LocalLauncher, find_backends
 from tuner.writeback.repository import half_written, unwritable
 from tuner.writeback.target import write_notes
 
-#: The rate for which perf_analyzer's command line is shown, where rates are searched.
+#: Rate in perf_analyzer's command line, in requests per second, if the run searches the rate.
 EXAMPLE_PER_S = 1000.0
+#: Where no run shows the model's rate: the plan also estimates the time at this part of the rate
+#: from which on windows are as short as the spec says.
+SLOWER = 0.2
 _ENDPOINTS = Endpoints("127.0.0.1:HTTP", "127.0.0.1:GRPC", "127.0.0.1:METRICS")
 
 
 @dataclass(frozen=True)
 class Preview:
-    """A candidate the search may begin with."""
+    """A candidate that the search may begin with, as a diff."""
 
     text: str
     diff: str
@@ -78,9 +89,14 @@ class Preview:
 
 @dataclass(frozen=True)
 class DrawnPlan(Facts):
-    """Everything `tune plan` shows; ``problems`` are errors of the model or of one it calls.
+    """Everything that `tune plan` shows.
 
-    ``seen``: what the last run shows of the model.
+    Attributes:
+        space_exact: ``space_size`` is exact, not an upper bound.
+        commands: Command lines of server and load generator, by program.
+        problems: Errors of the models.
+        seen: What the model's last run shows.
+        slower: A rate of a slower model, in requests per second, and the estimate for it.
     """
 
     effective_spec: str
@@ -92,10 +108,19 @@ class DrawnPlan(Facts):
     notes: Sequence[str] = ()
     problems: Sequence[str] = ()
     seen: Seen = field(default_factory=Seen)
+    slower: tuple[float, Estimate] | None = None
+
+    @property
+    def time_text(self) -> str:
+        """`about 2:29 (search 1:04, proof 1:25); at 32/s about 6:49 (…)`."""
+        if self.slower is None:
+            return self.estimate.text
+        rate_per_s, estimate = self.slower
+        return f"{self.estimate.text}; at {digits(rate_per_s, 2)}/s {estimate.text}"
 
     @property
     def loads_text(self) -> str:
-        """How many model loads the run makes, and how long those of the last run took."""
+        """The number of model loads, and their time in the last run."""
         return f"about {count_text(self.estimate.loads, 'model load')}; {self.seen.loads_text}"
 
     @property
@@ -113,7 +138,7 @@ def draw_plan(
 
     Raises:
         SpecError: The spec is wrong.
-        EnvironmentNotReadyError: A program that the spec does not name is missing here.
+        EnvironmentNotReadyError: A program is missing that the spec does not name.
     """
     request = Request(spec=spec_path, overrides=overrides)
     job = prepare(request)
@@ -124,11 +149,12 @@ def draw_plan(
     unready = extras.lacking(Extra.RUN)
     commands, notes = _programs(job, environment, unready)
     case = replace(job.case, environment=environment)
+    estimate = foresee_run(request.output, job, seen or Seen())
     return DrawnPlan(
         effective_spec=effective_yaml(job.spec),
         space_size=size.count,
         space_exact=size.exact,
-        estimate=foresee_run(request.output, job, seen or Seen()),
+        estimate=estimate,
         commands=commands,
         candidates=tuple(previews(job, candidates)),
         notes=(
@@ -152,13 +178,23 @@ def draw_plan(
             *([] if unready else _unreachable(job, environment)),
         ],
         seen=seen or Seen(),
+        slower=_slower(job, estimate) if seen is None else None,
     )
+
+
+def _slower(job: Job, estimate: Estimate) -> tuple[float, Estimate] | None:
+    """A rate at which a run takes far longer than the estimate for a fast model, and how long."""
+    if not job.plan.searches_rates:
+        return None
+    rate_per_s = SLOWER * fast_per_s(job.spec)
+    slower = estimate_run(job, Seen(rate_per_s))
+    return (rate_per_s, slower) if slower.total_s > LONGER * estimate.total_s else None
 
 
 def _programs(
     job: Job, environment: Mapping[str, str], unready: EnvironmentNotReadyError | None
 ) -> tuple[dict[str, list[str]], list[str]]:
-    """Command lines, and notes on what was not tried: what a spec chooses is only named."""
+    """Command lines, and notes on programs that are not verified, since the spec names them."""
     chosen, notes = _chosen_by(job.spec), []
     for name, named, where in (
         ("tritonserver", job.spec.server.binary, ("server", "binary")),
@@ -168,7 +204,7 @@ def _programs(
             with job.loaded.with_position(where):
                 refuse_missing(name, named, environment)
     if chosen:
-        why = "a plan starts and contacts nothing that a spec names"
+        why = "tune plan neither starts nor contacts what the spec names"
         notes = [f"not verified: {' and '.join(chosen)} ({why})"]
     if unready is not None:
         notes.append(f"tune run is not installed here: {unready.hint}")
@@ -199,7 +235,7 @@ def _unwritable_notes(job: Job) -> Iterator[str]:
 
 
 def previews(job: Job, count: int) -> list[Preview]:
-    """The first proposals: those that do not depend on scores."""
+    """The first proposals, as far as they do not depend on scores."""
     if job.spec.search.strategy is StrategyName.GP:
         count = min(count, len(designs(job.space)))
     strategy = STRATEGIES[job.spec.search.strategy](job.space, job.spec)
@@ -242,7 +278,7 @@ def _chosen_by(spec: Spec) -> list[str]:
 
 
 def _named_by(spec: Spec) -> tuple[ServerLauncher | None, Path]:
-    """Server and perf_analyzer by their names alone."""
+    """The server's launcher and perf_analyzer by their names, unverified."""
     perf_analyzer = Path(spec.workload.perf_analyzer or "perf_analyzer")
     server = spec.server
     if server.image is not None:
@@ -266,7 +302,7 @@ def _commands(
         job.plan.arrivals, (job.plan.listed or (job.plan.levels.nearest(EXAMPLE_PER_S),))[0]
     )
     files = RunFiles(*(Path(n) for n in ("INPUTS.json", "INTERVALS.txt", "OUT.csv", "OUT.json")))
-    (stream,) = spec.streams.values()  # it takes no more
+    (stream,) = spec.streams.values()  # perf_analyzer supports one
     endpoints = replace(_ENDPOINTS, tls=spec.server.tls)
     target = LoadTarget(stream.model, endpoints, spec.workload.protocol, stream.batch_size)
     commands["perf_analyzer"] = command_line(

@@ -1,4 +1,4 @@
-"""What a run knows once a server has its models, and what its user should know then."""
+"""What a run knows once a server has loaded its models, and the notes for the user then."""
 
 from __future__ import annotations
 
@@ -25,12 +25,13 @@ from tuner.writeback.target import write_notes
 
 @dataclass(frozen=True)
 class Ready:
-    """A server has the models as they are.
+    """A server that has loaded the models with their current configs.
 
     Attributes:
-        job: With the space over the configs as the server completes them.
-        load_s: Seconds that starting it and loading the models took.
-        here: It, where it is a server of this process.
+        job: The job over the configs as the server completes them.
+        load_s: Seconds for starting the server and loading the models.
+        cores: The CPUs of server and load generator.
+        here: The server, if this process started it.
     """
 
     job: Job
@@ -39,8 +40,8 @@ class Ready:
     here: Serving | None = None
 
 
-class Ground(Protocol):
-    """The place at which a run measures. Its steps are entered in this order, each once."""
+class MeasuringSite(Protocol):
+    """The place where a run measures. The run enters the contexts in this order, each once."""
 
     def programs(self) -> AbstractContextManager[ProgramFacts]: ...
 
@@ -51,10 +52,12 @@ class Ground(Protocol):
     ) -> AbstractContextManager[Session]: ...
 
 
-def beforehand(job: Job, completed: str, load_s: float, request: Request) -> Iterator[str]:
-    """What the user should know before the first measurement.
+def first_notes(job: Job, completed: str, load_s: float, request: Request) -> Iterator[str]:
+    """Notes for the user before the first measurement.
 
-    ``completed``: what the server completed, in a sentence.
+    Args:
+        completed: A note on the fields that the server completed; empty: none.
+        load_s: Seconds for starting the server and loading the models.
     """
     if completed:
         yield completed

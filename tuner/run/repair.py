@@ -1,4 +1,4 @@
-"""What a kill or a power cut left half done, put right before a run goes on."""
+"""Repairs what a kill or a power failure left incomplete, before a run continues."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from tuner.triton.launchers import server_launcher
 from tuner.writeback.files import sha256_or_none
 from tuner.writeback.repository import half_written, repair
 
-#: SQLite's own files beside a database: their content would be applied to the new one.
+#: Suffixes of a SQLite database's files. SQLite would apply leftovers to a new database.
 _COMPANIONS = ("", "-journal", "-wal", "-shm")
-#: What Optuna reads as JSON.
+#: The values that Optuna reads as JSON.
 _VALUES = (
     "SELECT value_json FROM study_user_attributes"
     " UNION ALL SELECT value_json FROM trial_user_attributes"
@@ -35,14 +35,14 @@ _VALUES = (
 
 
 def undo_half_writes(repository: Path, *, write: bool) -> Iterator[str]:
-    """Notes on a write that a kill cut short, which is undone; refused without ``write``.
+    """Undoes an incomplete write to the repository, and yields notes about it.
 
-    Called before any config is read: a run over a half-written winner would measure a config that
-    nobody chose.
+    Call it before configs are read: a run must not measure a mix of old and new configs.
 
     Raises:
-        StalePlanError: A file was changed since.
-        EnvironmentNotReadyError: There is half a write, and the run is not to write, or cannot.
+        StalePlanError: A file was changed after the incomplete write.
+        EnvironmentNotReadyError: There is an incomplete write, and the run may not write (``write``
+            is false), or cannot.
     """
     if not write and (half := half_written(repository)) is not None:
         raise half
@@ -51,17 +51,15 @@ def undo_half_writes(repository: Path, *, write: bool) -> Iterator[str]:
 
 
 def end_of_a_write(
-    run: Path, request: Request, spec: Spec, note: Callable[[str], None]
+    store: RunStore, request: Request, spec: Spec, note: Callable[[str], None]
 ) -> Result | None:
-    """The result of a run to resume whose winner is in the repository: nothing is left to measure.
+    """The result of a resumed run whose winner is in the repository already; else None.
 
-    What it wrote without a record of it was cut short too, and is undone: the run goes on with the
-    config that it measured.
+    A write of the run that has no record in its result was interrupted, and is undone.
 
     Raises:
-        SpecError: The run is being written.
+        SpecError: Another process is writing the run.
     """
-    store = RunStore.open(run)
     manifest = store.manifest()
     longer = manifest.choices.trials, manifest.choices.time_budget_s
     if not request.write or longer != (request.trials, request.time_budget_s):
@@ -79,9 +77,9 @@ def end_of_a_write(
 
 
 def repair_run(store: RunStore, note: Callable[[str], None]) -> None:
-    """Takes from a run that goes on its earlier end, and what an interrupted round left.
+    """Removes the result of a run that continues, and the rows of an incomplete round.
 
-    ``note`` receives a sentence about each file that was cut short.
+    ``note`` receives a sentence about each file with an incomplete last line.
     """
     for torn in store.torn():
         note(torn)
@@ -90,12 +88,12 @@ def repair_run(store: RunStore, note: Callable[[str], None]) -> None:
 
 
 def study_of(job: Job, store: RunStore, note: Callable[[str], None]) -> StudyRecord:
-    """The study in the run's own file.
+    """Opens the run's study.
 
-    A damaged file is moved aside, and ``note`` receives a sentence about it.
+    Renames a damaged file; ``note`` receives a sentence about it.
 
     Raises:
-        EnvironmentNotReadyError: It cannot be opened.
+        EnvironmentNotReadyError: The file cannot be opened.
         SpecError: The study belongs to another space or objective.
     """
     spec, path = job.spec, store.directory / STUDY
@@ -106,7 +104,7 @@ def study_of(job: Job, store: RunStore, note: Callable[[str], None]) -> StudyRec
 
 
 def damage(path: Path) -> str:
-    """What is wrong with a SQLite file; empty where it is sound, in use, or not there."""
+    """What is wrong with a SQLite file; empty if it is valid, in use, or missing."""
     for name in (f"{path}{suffix}" for suffix in _COMPANIONS):
         with suppress(FileNotFoundError):
             if not stat.S_ISREG(os.lstat(name).st_mode):
@@ -120,12 +118,12 @@ def damage(path: Path) -> str:
             pages = dict(database.execute("SELECT name, rootpage FROM sqlite_master").fetchall())
             if pages and "studies" not in pages:
                 return "another program's database"
-            if not all(pages.values()):  # reading one may run for ever
+            if not all(pages.values()):  # reading such a table might never end
                 return "it has views, triggers or virtual tables"
-            for (value,) in database.execute(_VALUES):  # one may be torn on pages that fit
+            for (value,) in database.execute(_VALUES):  # a value may be damaged on a valid page
                 json.loads(value)
     except sqlite3.OperationalError:
-        return ""  # locked, or not ours to open: opening it says so
+        return ""  # locked or not readable: opening it reports the error
     except (sqlite3.DatabaseError, ValueError) as error:
         return str(error)
     return ""
@@ -142,11 +140,11 @@ def _moved_aside(path: Path) -> Path:
 
 
 def put_back(run: Path, begun: BegunRuns, environment: Mapping[str, str], *, dry_run: bool) -> str:
-    """Puts back the remote server of a run that was killed; returns its models and address.
+    """Restores the configs of the remote server of a killed run; returns its models and address.
 
     Raises:
-        SpecError: It is not certain which server that is, or the run goes on.
-        EnvironmentNotReadyError: It cannot be put back.
+        SpecError: The server is not certain, or the run is still in progress.
+        EnvironmentNotReadyError: The configs cannot be restored.
     """
     store, path = RunStore.open(run), spec_of(run, begun)
     manifest, job = store.manifest(), prepare(Request(spec=path))
@@ -157,5 +155,5 @@ def put_back(run: Path, begun: BegunRuns, environment: Mapping[str, str], *, dry
     with store.locked(), server_launcher(job.spec, files, environment) as launcher:
         if not dry_run:
             with launcher.launch((), store.logs / SERVER_LOG):
-                pass  # leaving it puts back what was found
+                pass  # leaving the context restores the initial configs
     return f"{listed(files)} at {job.spec.server.grpc}"

@@ -1,4 +1,4 @@
-"""What a run that is resumed takes over from its earlier part: choices, trials and seconds."""
+"""What a resumed run takes over from its earlier part: options, configs and seconds."""
 
 from __future__ import annotations
 
@@ -21,13 +21,12 @@ from tuner.triton.launchers import cores_of
 
 
 def restore_choices(request: Request) -> Request:
-    """The request completed with the options of the run to resume; options given again override.
+    """The request with the options of the run to resume; options of the request override them.
 
-    A run that was not to write the repository never does.
+    A run that began with `--no-write` never writes.
 
     Raises:
-        SpecError: It is not a run, another seed is given, or what may choose code or a place is
-            not given again.
+        SpecError: The directory is not a run, the request has another seed, or `--set` is missing.
     """
     if request.resume is None:
         return request
@@ -43,12 +42,12 @@ def restore_choices(request: Request) -> Request:
 def with_choices(
     request: Request, run: Path, specs: Sequence[Path], earlier: Choices, seed: int | None
 ) -> Request:
-    """What was chosen earlier for ``run``, unless it is given again; raises SpecError as above."""
+    """The request with the earlier options of ``run``; raises as `restore_choices` does."""
     name = run.resolve().name
     if request.seed not in (None, seed):
         raise SpecError(
-            f"{name} searches with seed {seed}, not {request.seed}: another "
-            "seed makes another experiment",
+            f"{name} searches with seed {seed}, not {request.seed}: with another seed, the "
+            "trials would not be those of one search",
             "leave --seed out, or start a new run",
         )
     if earlier.overrides and not request.overrides:
@@ -66,12 +65,14 @@ def with_choices(
     )
 
 
-def refuse_another_start(run: Path, job: Job, host: Host | None) -> None:
-    """Refuses, before any program is started, where a run's spec, configs or machine changed.
+def refuse_another_start(before: Manifest, job: Job, host: Host | None) -> None:
+    """Refuses to resume if spec, configs or machine changed, before any program starts.
 
-    ``host``: None where it is measured elsewhere.
+    Args:
+        before: The manifest of the run.
+        host: This machine; None if the run measures elsewhere.
     """
-    before, machine = RunStore.open(run).manifest(), ""
+    machine = ""
     if host is not None:
         machine = host.fingerprint(before.versions.get("tritonserver", ""), cores_of(job.spec))
     now = replace(
@@ -86,10 +87,10 @@ def refuse_another_start(run: Path, job: Job, host: Host | None) -> None:
 
 
 def resumed_manifest(store: RunStore, job: Job, cores: Cores | None) -> Manifest:
-    """The manifest with the configs as the server completes them; kept where no trial was made.
+    """The manifest with the configs as the server completes them; stored if there is no trial yet.
 
     Raises:
-        SpecError: An earlier part of the run had other configs, or was measured otherwise.
+        SpecError: The earlier part of the run had other configs, or was measured in another way.
     """
     before = store.manifest()
     manifest = replace(with_completed(before, job), cores=cores)
@@ -101,9 +102,9 @@ def resumed_manifest(store: RunStore, job: Job, cores: Cores | None) -> Manifest
 
 
 def spent_before(history: Sequence[Trial], store: RunStore) -> dict[str, float]:
-    """Seconds an earlier part of the run spent: its trials and its proof.
+    """Seconds of each phase that the trials and the proof of an earlier part spent.
 
-    Trials that were measured side by side cost it less than they took.
+    Trials that were measured in parallel count with their share of the wall time.
     """
     share = spent_s(history) / (sum(t.time.total_s for t in history) or 1.0)
     names = [f.name for f in fields(TrialTime) if f.name != "other_s"]

@@ -7,11 +7,12 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, suppre
 from dataclasses import dataclass
 from pathlib import Path
 
-from tuner.errors import InterruptedRunError, TunerError
-from tuner.machine.stop import Stop, explain_error
+from tuner.errors import InterruptedRunError, StalePlanError, TunerError
+from tuner.machine.stop import Stop
 from tuner.measurement.measurement import Stage
 from tuner.meter.session import Session, open_session
-from tuner.prepare.job import Job, Request, prepare, settled
+from tuner.prepare.config_watch import ConfigWatch
+from tuner.prepare.job import Job, Request, prepare, requested_spec
 from tuner.prepare.machine_lock import among_neighbours, only_one_on
 from tuner.prepare.sending import refuse_unreachable
 from tuner.prepare.serving import serving
@@ -27,7 +28,7 @@ from tuner.record.store import RunStore, new_run_id
 from tuner.run.ending import Ending, Finished, how_to_go_on
 from tuner.run.on_benches import on_benches
 from tuner.run.open_run import open_run, open_store
-from tuner.run.ready import Ground, Ready, beforehand
+from tuner.run.ready import MeasuringSite, Ready, first_notes
 from tuner.run.repair import end_of_a_write, undo_half_writes
 from tuner.run.resume import refuse_another_start, restore_choices
 from tuner.score.trial import Trial
@@ -52,26 +53,27 @@ def run(
     report: Callable[[Path], object],
     stop: Stop | None = None,
 ) -> Finished:
-    """Tunes what a spec names, and writes the best config back.
+    """Tunes the models of a spec, and writes the best config back.
 
-    ``report`` makes the reports in the directory of a run. ``stop`` hears the signals, and may be
-    asked afterwards.
+    Args:
+        report: Renders the reports into the directory of a run.
+        stop: Handles the signals; shows afterwards whether a stop was requested.
 
     Raises:
-        TunerError: With the exit code of its class. Once the run has a directory, that holds a
-            result and a report all the same.
+        TunerError: With the exit code of its class. If the run has a directory by then, the
+            directory has a result and a report.
     """
-    request = restore_choices(request)
+    request, stop = restore_choices(request), stop or Stop(events.note)
     try:
-        finished = _run(request, events, report, stop or Stop(events.note))
+        finished = _run(request, events, report, stop)
     except Exception as error:
-        explained = explain_error(error, request.output)
+        explained = stop.explain(error, request.output)
         if (
             isinstance(explained, InterruptedRunError)
             and not explained.hint
             and request.resume is not None
         ):
-            with suppress(TunerError, OSError):  # stopped before the run was open again
+            with suppress(TunerError, OSError):  # stopped before the run was opened
                 explained.hint = how_to_go_on(RunStore(request.resume))
         if explained is error:
             raise
@@ -81,16 +83,16 @@ def run(
     return finished
 
 
-def settled_spec(request: Request, note: Callable[[str], None]) -> LoadedSpec:
-    """The spec of a request, once half a write in its repository has been undone."""
-    loaded = settled(request)
+def spec_after_repair(request: Request, note: Callable[[str], None]) -> LoadedSpec:
+    """The spec of a request; undoes an incomplete write in its repository first."""
+    loaded = requested_spec(request)
     for undone in undo_half_writes(loaded.spec.repository, write=request.write):
         note(undone)
     return loaded
 
 
 def checked_job(request: Request, loaded: LoadedSpec) -> Job:
-    """All that can be found wrong before anything is started."""
+    """The job of a spec; raises for everything that can be checked before a process starts."""
     job = prepare(request, loaded)
     refuse_empty(job.space)
     if request.write and (refusal := unwritable(job.spec.repository, job.searched_files)):
@@ -107,54 +109,67 @@ def _run(
     with ExitStack() as contexts:
         enter = contexts.enter_context
         enter(stop.listening())
-        loaded = settled_spec(request, events.note)
-        if request.resume is not None:
-            ended = end_of_a_write(request.resume, request, loaded.spec, events.note)
+        loaded = spec_after_repair(request, events.note)
+        earlier = None if request.resume is None else RunStore(request.resume)
+        if earlier is not None:
+            ended = end_of_a_write(earlier, request, loaded.spec, events.note)
             if ended is not None:
-                events.note("the winner was written before; only the reports are made again")
-                report(request.resume)
-                return Finished(request.resume, ended)
+                events.note("the winner was written before: only the reports are rendered again")
+                report(earlier.directory)
+                return Finished(earlier.directory, ended)
         job = checked_job(request, loaded)
         run_id = request.run_id or new_run_id(job.spec.name)
-        if request.resume is not None:
-            run_id = request.resume.name
+        if earlier is not None:
+            run_id = earlier.run_id
             host = None if request.on else host_of(job.spec, request.environment)
-            refuse_another_start(request.resume, job, host)
+            refuse_another_start(earlier.manifest(), job, host)
         enter(only_one_on(job))
         neighbours = enter(among_neighbours("run", run_id, job, events.note))
+        configs = ConfigWatch(job, "run", _after_an_edit(request), events.note)
 
         def checkpoint() -> None:
             neighbours.look()
+            configs.look()
             stop.checkpoint()
 
-        ground: Ground = _Here(job, request, book, events, checkpoint)
+        site: MeasuringSite = _LocalSite(job, request, book, events, checkpoint)
         if request.on is not None:
             directory = request.output / run_id
-            ground = enter(on_benches(job, request, directory, book, events, stop, checkpoint))
-        programs = enter(ground.programs())
+            site = enter(on_benches(job, request, directory, book, events, stop, checkpoint))
+        programs = enter(site.programs())
         store = enter(open_store(job, programs, request, run_id, events.note))
-        # From here on, an error is stored as the run's result before it goes on.
-        ending = enter(Ending(request, store, book, events, report))
+        # From here on, an error is stored as the run's result before it is raised.
+        ending = enter(Ending(request, store, book, events, report, stop))
         events.phase(f"serving {job.spec.name}")
-        ready = enter(ground.serving(store))
+        ready = enter(site.serving(store))
         opened = enter(open_run(ready.job, store, request, book, events.note, ready.cores))
         events.started(store.directory, job.spec.budget.trials, opened.manifest.space_size)
-        with ground.session(ready, store, opened.manifest) as session:
+        with site.session(ready, store, opened.manifest) as session:
             trials = _search(session, opened.searcher, store)
             stored = store.confirmation()
             if stored:
                 kept = count_text(len(stored), "measurement")
-                events.note(f"going on with its proof, with {kept} kept")
+                events.note(f"resuming the proof with {kept}")
             verdict = with_edges(session, trials, prove(session, trials, stored))
             verdict = probe_overload(session, verdict)
             verdict = probe_warm_up(session, verdict)
-        stop.measured()  # asked to stop during the last measurement: nothing is written
+        stop.measured()  # raises for a stop during the last measurement: nothing is written
         return ending.finish(ready.job, opened, verdict)
     raise AssertionError("no context keeps an error to itself")
 
 
+def _after_an_edit(request: Request) -> str:
+    """What the edit of a config during the run means for its end."""
+    if not request.write:
+        return "unless that is undone, `tune apply` refuses its winner"
+    return (
+        f"unless that is undone before its end, its winner is not written (exit code "
+        f"{StalePlanError.exit_code}) but kept for `tune apply`"
+    )
+
+
 @dataclass
-class _Here:
+class _LocalSite:
     """A run on this machine, with one server."""
 
     job: Job
@@ -179,7 +194,7 @@ class _Here:
         assert self._programs is not None
         with serving(job, self._programs, store.logs, book, events.step) as served:
             refuse_empty(served.job.space)
-            for note in beforehand(served.job, served.completed, served.load_s, self.request):
+            for note in first_notes(served.job, served.completed, served.load_s, self.request):
                 events.note(note)
             known, likely = store.manifest().cores, designs(job.space)[:1]
             cores = settle_cores(served, events, book, self.checkpoint, known, likely)
@@ -202,7 +217,7 @@ class _Here:
 
 
 def _search(session: Session, searcher: Searcher, store: RunStore) -> list[Trial]:
-    """All trials of the run, those of an earlier part of it included."""
+    """Searches; returns all trials of the run, including those of its earlier part."""
     session.events.phase("searching")
     known = len(store.trials())
     if session.benches is None:
@@ -211,7 +226,7 @@ def _search(session: Session, searcher: Searcher, store: RunStore) -> list[Trial
         trials, reason = search_beside(session, session.benches, searcher)
     session.events.note(reason.value.format(number=len(trials)))
     session.bench.enter(Stage.CONFIRMATION)
-    if len(trials) > known:  # other finalists, or an interval of the search in between
+    if len(trials) > known:  # new trials may change the finalists of the proof
         store.cut_confirmation(0)
     if incumbent(trials, session.spec.objective.goal, session.current) is not None:
         outlook = outlook_of(session.job, trials, ahead=Ahead.ROUNDS)

@@ -1,6 +1,6 @@
-"""`tune run` of several specs: one after the other here, or side by side on the benches of Ray.
+"""`tune run` with several specs: one after the other here, or in parallel on benches of Ray.
 
-What fails does not stop the others.
+A run that fails does not stop the others.
 """
 
 from __future__ import annotations
@@ -23,21 +23,13 @@ from tuner.prepare.manifest import choices_of
 from tuner.progress.events import Events
 from tuner.progress.posted import PostedEvents
 from tuner.record.manifest import refuse_changes, resume_command
+from tuner.record.series import SERIES, Member, Series, read_series, write_series
 from tuner.record.status import Status
-from tuner.record.store import (
-    MANIFEST,
-    SERIES,
-    Member,
-    RunStore,
-    Series,
-    new_run_id,
-    read_series,
-    write_series,
-    written_by_one,
-)
+from tuner.record.store import MANIFEST, RunStore, new_run_id, written_by_one
+from tuner.run.bench_side import SHARE_FILES
 from tuner.run.on_benches import NICE, need_of, refuse_misfits_for_benches
 from tuner.run.resume import with_choices
-from tuner.run.run import checked_job, run, settled_spec
+from tuner.run.run import checked_job, run, spec_after_repair
 from tuner.run.trust import BegunRuns, refuse_unnamed, untrusted
 from tuner.spec.load import load_spec
 from tuner.spec.mistakes import Mistake, SpecMistakesError
@@ -46,11 +38,16 @@ from tuner.spec.model import Spec
 
 @dataclass(frozen=True)
 class Show:
-    """How a series is shown while it goes on.
+    """How the progress of a series is shown.
 
-    ``events`` shows one run, ``together`` several side by side: it receives the name of each and a
-    `RunProgress` or a sentence, and at its end None. ``note`` tells a sentence between two;
-    ``report`` makes the reports in the directory of a run, ``summarize`` those in the series' one.
+    Attributes:
+        events: Shows one run.
+        together: Shows runs in parallel: receives the name of a run with a `RunProgress` or a
+            sentence, and None when the run has ended.
+        note: Shows a sentence between two runs.
+        failed: Shows the error of a run.
+        report: Renders the reports into the directory of a run.
+        summarize: Renders the reports into the directory of the series.
     """
 
     events: Callable[[], AbstractContextManager[Events]]
@@ -62,15 +59,16 @@ class Show:
 
 
 def run_series(specs: Sequence[Path], request: Request, show: Show) -> tuple[Path, Series]:
-    """Tunes what each spec names, or goes on with a series: ``request.resume`` is its directory.
+    """Tunes the models of each spec, or resumes the series in the directory ``request.resume``.
 
-    ``specs``: of a series that goes on, what is not done of it, or none.
+    Args:
+        specs: The specs; of a resumed series, those that have no result yet, or none.
 
     Raises:
-        SpecError: A spec is wrong, or two search one model: all such mistakes, before any run.
-            Or the series would be another one now.
-        EnvironmentNotReadyError: Something that all of them need is missing.
-        InterruptedRunError: Stopped by a signal; the hint goes on with all of it.
+        SpecError: All mistakes of the specs, and models that two specs search, before any run
+            starts; or a spec or the machine of the resumed series changed.
+        EnvironmentNotReadyError: All runs lack the same program or file.
+        InterruptedRunError: Stopped by a signal; the hint has the command that resumes the series.
     """
     if request.on is not None and (missing := lacking(Extra.RAY)):
         raise missing
@@ -116,13 +114,13 @@ def _machine(request: Request) -> str:
 
 
 def checked_jobs(specs: Sequence[Path], request: Request, note: Callable[[str], None]) -> list[Job]:
-    """The job of each spec, once all of them have been checked, and each model has one."""
+    """The job of each spec; raises for mistakes of any spec, and for a model in two specs."""
     errors = list[tuple[Path, TunerError]]()
     jobs, searched = list[Job](), dict[Path, Path]()
     for spec in specs:
         try:
             member_request = replace(request, spec=spec)
-            job = checked_job(member_request, settled_spec(member_request, note))
+            job = checked_job(member_request, spec_after_repair(member_request, note))
         except TunerError as error:
             errors.append((spec, error))
             continue
@@ -156,12 +154,15 @@ def _spec(series: Series, member: Member) -> Path:
 def _specs_of(
     series: Series, directory: Path, given: Sequence[Path], begun: BegunRuns
 ) -> dict[str, Path]:
-    """The specs to go on with, by what the series calls them; its own only where it is trusted."""
+    """The specs that have no result yet, by their names in the series.
+
+    Paths from the series itself are used only if this user began the series.
+    """
     waiting = [member for member in series.members if not member.done]
     there = {member.spec: _spec(series, member) for member in waiting}
     named = {path.resolve(): path for path in given}
     for member, path in zip(waiting, there.values(), strict=True):
-        where = "" if path.resolve() in named else "not named again"
+        where = "" if path.resolve() in named else "not in the command"
         if not given:
             where = untrusted(directory, path, member.spec_sha256, begun)
         if where:
@@ -174,11 +175,11 @@ def _go_on(
     directory: Path,
     series: Series,
     specs: Mapping[str, Path],
-    settled: Mapping[str, Spec],
+    valid_specs: Mapping[str, Spec],
     request: Request,
     show: Show,
 ) -> Series:
-    """Runs what has no result yet, and keeps after each how far the series has come."""
+    """Runs the specs that have no result yet, and stores the state of the series after each."""
     stop, state = Stop(show.note), _State(directory, series, show)
     members = state.members
     try:
@@ -194,10 +195,10 @@ def _go_on(
                 member = members[number]
                 if not (member.run and (request.output / member.run / MANIFEST).is_file()):
                     member = replace(member, run=new_run_id(member.name))
-                    state.keep(number, member)  # so that it is found again, whatever happens
+                    state.keep(number, member)  # before the run starts, so that it can be resumed
                 member_request = replace(request, spec=specs[member.spec], on=None)
                 work = _Work(directory, member, member_request, show.report, _view(request, show))
-                fleet.open(member.run, tuned, work, need_of(fleet, settled[member.spec]))
+                fleet.open(member.run, tuned, work, need_of(fleet, valid_specs[member.spec]))
                 fleet.submit(member.run, None)
             while fleet.benches():
                 heard(state.collect(fleet), None)
@@ -212,7 +213,7 @@ def _go_on(
 
 
 class _State:
-    """How far a series has come, in memory and in its directory."""
+    """The state of a series, in memory and in its directory."""
 
     def __init__(self, directory: Path, series: Series, show: Show) -> None:
         self._directory, self._series, self._show = directory, series, show
@@ -225,7 +226,7 @@ class _State:
         self._show.summarize(self._directory)
 
     def collect(self, fleet: Fleet) -> str:
-        """Waits for the next run to end, and keeps how; returns its id."""
+        """Waits until a run has ended, and stores its result; returns its id."""
         done = fleet.next_done()
         fleet.close(done.bench)
         number = next(n for n, member in enumerate(self.members) if member.run == done.bench)
@@ -243,7 +244,7 @@ def _fleet(request: Request, heard: Heard, stop: Stop) -> AbstractContextManager
 
 @contextmanager
 def _listening(members: Sequence[Member], request: Request, show: Show) -> Iterator[Heard]:
-    """Shows what benches say, each under the name of its run's models."""
+    """Shows the messages of benches under the names of their runs."""
     together = show.together() if request.on is not None else nullcontext(None)
 
     def heard(bench: str, what: object) -> None:
@@ -273,13 +274,14 @@ class _RunView:
 
 @dataclass(frozen=True)
 class _Work:
-    """One spec of a series, for a bench. It travels, and holds no spec: its file is read there.
+    """One run of a series, sent to the process of a bench, which reads the spec's file.
 
     Attributes:
-        series: The series' directory, in which the bench must find it too.
-        request: With the spec of the member.
-        report: Makes the reports in the directory of a run.
-        shown: Shows the run.
+        series: Directory of the series, under the same path on the bench.
+        member: The run in the series.
+        request: The request with the spec of the run.
+        report: Renders the reports into the directory of a run.
+        view_of: Shows and stops the run, given the connection of the bench.
     """
 
     series: Path
@@ -305,15 +307,15 @@ def _view(request: Request, show: Show) -> Callable[[Post], AbstractContextManag
 
 @contextmanager
 def _posted(post: Post) -> Iterator[_RunView]:
-    yield _RunView(PostedEvents(post.tell), post.stop, post.tell)
+    yield _RunView(PostedEvents(post.send), post.stop, post.send)
 
 
 @contextmanager
 def tuned(place: BenchPlace, post: Post, work: _Work) -> Iterator[Bench]:
-    """A bench for one spec; its work is the whole run.
+    """A bench whose work is one run.
 
     Raises:
-        EnvironmentNotReadyError: The files of the series are not there.
+        EnvironmentNotReadyError: The machine of the bench lacks the files of the series.
     """
     if place.cpus:
         work = replace(work, request=_there(place, work))
@@ -321,14 +323,13 @@ def tuned(place: BenchPlace, post: Post, work: _Work) -> Iterator[Bench]:
 
 
 def _there(place: BenchPlace, work: _Work) -> Request:
-    """The request for a bench of its own, perhaps on another machine."""
+    """The request for a bench in another process, perhaps on another machine."""
     request, member = work.request, work.member
     shares = (work.series / SERIES).is_file() and request.spec.is_file()
     if not shares or load_spec(request.spec, request.overrides).sha256 != member.spec_sha256:
         raise EnvironmentNotReadyError(
-            f"{place.host} does not have {request.spec} and {work.series} as the run does",
-            "the nodes of the cluster must share the directories of specs, models and results, "
-            "under the same paths",
+            f"{place.host} does not have the same {request.spec} and {work.series} as the run",
+            SHARE_FILES,
         )
     return replace(request, gpus=place.gpus)
 
@@ -340,13 +341,16 @@ def _failed(member: Member, error: Exception) -> Member:
 
 
 def _tune(post: Post, work: _Work) -> Member:
-    """Begins a run or goes on with it; returns how it ended."""
+    """Starts or resumes a run; returns the member with its result."""
     member, request = work.member, work.request
     directory = request.output / member.run
     begun = (directory / MANIFEST).is_file()
     stored = RunStore(directory).full_result() if begun and member.exit_code is None else None
     ended = Status.INTERRUPTED if stored is None else stored.status
-    if ended not in (Status.FAILED, Status.INTERRUPTED):  # killed between its end and this record
+    if ended not in (
+        Status.FAILED,
+        Status.INTERRUPTED,
+    ):  # killed after the run ended, before the series recorded it
         work.report(directory)
         return replace(member, status=ended, exit_code=ended.exit_code)
     request = replace(request, resume=directory if begun else None, run_id=member.run)

@@ -1,14 +1,14 @@
-"""What a run may choose: the spec of one that this user began, and configs that a spec allows.
+"""Which parts of a stored run are trusted: the spec, if this user began the run, and its configs.
 
-Nothing inside a run can say who began it: whoever made the run chose all of it. The user's own
-state directory has a list of the runs and series begun here, each with its specs and their hashes.
+The files of a run cannot prove who began it, since their author may be someone else. So the user's
+state directory has a list of the runs and series that this user began, with hashes of their specs.
 """
 
 from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,14 +23,12 @@ from tuner.score.trial import Trial
 from tuner.space.space import Space
 from tuner.writing import write_json
 
-#: A command that goes on with a run, or joins it, in which its user names the specs.
-Command = Callable[[Path, Sequence[str], Choices], str]
-#: The newest that the list keeps.
+#: Number of runs and series that the list keeps, the newest ones.
 KEPT = 1000
 
 
 def state_directory(environment: Mapping[str, str]) -> Path | None:
-    """The directory for this user's state of tune, by the XDG rules; None: there is none."""
+    """The user's state directory for tune, by the XDG specification; None: not defined."""
     home, state = (Path(environment.get(name, "")) for name in ("HOME", "XDG_STATE_HOME"))
     if state.is_absolute():
         return state / "triton-tune"
@@ -39,10 +37,10 @@ def state_directory(environment: Mapping[str, str]) -> Path | None:
 
 @dataclass(frozen=True)
 class BegunRuns:
-    """The list of the runs and series that this user began: a file for each, by its id.
+    """The list of the runs and series that this user began: one file for each, named by its id.
 
     Attributes:
-        state: The user's directory for state of tune; None: the environment names none.
+        state: The user's state directory for tune; None: not defined.
     """
 
     state: Path | None
@@ -54,14 +52,14 @@ class BegunRuns:
         return self.state / "runs"
 
     def remember(self, run: Path, specs: Mapping[Path, str]) -> str:
-        """Lists a run or series with its specs and their hashes.
+        """Adds a run or series to the list, with the SHA-256 of each spec.
 
         Returns:
-            Where that failed, a sentence about it, since the run goes on; else empty.
+            A sentence about a failure, which does not stop the run; else empty.
         """
         try:
             directory = self._directory
-            with suppress(OSError):  # opening it says why
+            with suppress(OSError):  # the next line reports the error
                 directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             with _of_this_user(directory):
                 there = sorted(directory.glob("*.json"))
@@ -72,70 +70,71 @@ class BegunRuns:
         except (OSError, EnvironmentNotReadyError) as error:
             why = error.message if isinstance(error, EnvironmentNotReadyError) else str(error)
             return (
-                f"that this run was begun here could not be recorded ({plain(why)}): "
+                f"cannot record that you began this run ({plain(why)}): "
                 "name its SPEC when you resume it"
             )
         return ""
 
     def why_unknown(self, run: Path, spec: Path, sha256: str) -> str:
-        """Why it is not certain that this user began ``run`` with this spec; else empty."""
+        """Why the list does not show that this user began ``run`` with this spec; else empty."""
         try:
             with _of_this_user(self._directory) as directory:
                 listed = read_json(directory / f"{run.resolve().name}.json", dict) or {}
         except FileNotFoundError:
             listed = {}
         except (OSError, EnvironmentNotReadyError, UnreadableFileError) as error:
-            return f"named by a run, and the list of runs begun here cannot be read ({error})"
+            return f"named by a run, and the list of your runs cannot be read ({error})"
         specs = listed.get("specs")
         if isinstance(specs, dict) and specs.get(str(spec)) == sha256:
             return ""
-        return f"named by a run that was not begun here: {self._directory} does not list it"
+        return f"named by a run that you did not begin: {self._directory} does not list it"
 
 
 @contextmanager
 def _of_this_user(directory: Path) -> Iterator[Path]:
-    """The same directory, where nobody else may have written into it; else OSError."""
+    """The directory, if only this user can write into it; else raises OSError."""
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
         status = os.fstat(descriptor)
         if status.st_uid != os.geteuid() or stat.S_IMODE(status.st_mode) & 0o022:
-            raise PermissionError(f"others than this user may write into {directory}")
+            raise PermissionError(f"other users can write into {directory}")
         yield directory
     finally:
         os.close(descriptor)
 
 
 def named_spec(manifest: Manifest) -> Path:
-    """The spec that a run says it was started with, at the path it had then."""
+    """The path of a run's spec when the run began."""
     return Path(manifest.choices.directory) / manifest.spec_path
 
 
-def spec_of(run: Path, begun: BegunRuns, command: Command = resume_command) -> Path:
-    """The spec that a run was started with, where this user began it.
-
-    ``command``: what to say in its place where the spec is to be named.
+def spec_of(run: Path, begun: BegunRuns) -> Path:
+    """The path of the spec of a run that this user began.
 
     Raises:
-        SpecError: It is not a run, its spec has moved, or somebody else may have chosen that.
+        SpecError: The directory is not a run, its spec was moved, or another user may have begun
+            the run.
     """
     manifest = RunStore.open(run).manifest()
     path = named_spec(manifest)
     if not os.path.isfile(path):  # noqa: PTH113 (no error where the name is too long)
         raise SpecError(
             f"the spec of {manifest.run_id} is no longer at {plain(str(path))}",
-            "name it where it lies now (its text is kept in the run's manifest.json as spec_text): "
-            + command(run, ["SPEC"], manifest.choices),
+            "give its new path (the run's manifest.json has its text as spec_text): "
+            + resume_command(run, ["SPEC"], manifest.choices),
         )
     if where := untrusted(run, path, manifest.spec_sha256, begun):
-        refuse_unnamed(f"the spec {path} is {where}", run, [path], manifest.choices, command)
+        refuse_unnamed(f"the spec {path} is {where}", run, [path], manifest.choices)
     return path
 
 
 def trusted_trials(store: RunStore, space: Space) -> list[Trial]:
-    """The trials of a run; a config may choose code, and the spec says which there are.
+    """The trials of a run, if all their configs are in the space of the spec.
+
+    Other configs might select code that the spec does not allow.
 
     Raises:
-        SpecError: The config of one is not in the space of the spec.
+        SpecError: The config of a trial is not in the space.
     """
     trials = store.trials()
     for trial in trials:
@@ -146,22 +145,16 @@ def trusted_trials(store: RunStore, space: Space) -> list[Trial]:
 
 
 def untrusted(run: Path, spec: Path, sha256: str, begun: BegunRuns) -> str:
-    """Why somebody else may have chosen the spec that a run or series names; else empty."""
+    """Why another user may have chosen the spec that a run or series names; else empty."""
     if spec.resolve().is_relative_to(run.resolve()):
         return "in the run's own directory"
     return begun.why_unknown(run, spec, sha256)
 
 
-def refuse_unnamed(
-    why: str,
-    run: Path,
-    specs: Sequence[Path],
-    choices: Choices,
-    command: Command = resume_command,
-) -> NoReturn:
-    """SpecError with the whole command, in which the user gives what no run is asked for."""
+def refuse_unnamed(why: str, run: Path, specs: Sequence[Path], choices: Choices) -> NoReturn:
+    """Raises SpecError with the complete command, in which the user names specs and options."""
     text = f"{plain(why)}: the run may come from someone else and could start other programs"
-    full_command = command(run, list(map(str, specs)), choices)
+    full_command = resume_command(run, list(map(str, specs)), choices)
     raise SpecError(
-        text, f"look at it with `tune plan`; if you mean it, give all of it: {full_command}"
+        text, f"review the spec with `tune plan`; to resume, give the full command: {full_command}"
     )

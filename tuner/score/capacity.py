@@ -1,8 +1,8 @@
-"""The search for the highest load that meets every SLO, by the loads that were measured.
+"""The capacity of a config, the highest load that meets every SLO, from the measured loads.
 
-A level that passes is a floor, one that fails a ceiling. Between them the capacity is where the
-*SLO utilisation* (the largest share of a bound that was used up) crosses one.
-`tuner.score.next_load` says which level to measure next.
+The highest level that passed is the floor, the lowest above it that failed the ceiling. Between
+them, the capacity is the level where the *SLO utilisation* (the largest measured value as a share
+of its bound) reaches 1. `tuner.score.next_load` chooses the next level to measure.
 """
 
 from __future__ import annotations
@@ -17,7 +17,10 @@ from tuner.score.judge import SloOutcome
 
 
 class Probe(Protocol):
-    """What one load level showed: a point that was measured, one simulated, or `NoResult`."""
+    """The result at one level: a measured point, a simulated point or `NoResult`.
+
+    A level is in requests per second of an open loop, or in clients of a closed loop.
+    """
 
     @property
     def level(self) -> float: ...
@@ -27,22 +30,23 @@ class Probe(Protocol):
 
     @property
     def passed(self) -> bool:
-        """Every SLO was met; else one was missed, or there were too few answers: see `outcome`."""
+        """Whether every SLO was met; else, ``outcome`` is `MISSED` or `TOO_FEW`."""
 
     @property
     def served_per_s(self) -> float | None:
-        """The level that was answered, of a mix by its worst stream; None for closed loops."""
+        """Answered requests per second, of a mix by its worst stream; None for closed loops."""
 
     @property
     def slo_utilisation(self) -> float | None:
-        """Reading over bound of the worst SLO: above 1 is missed. None without a reading."""
+        """Measured value over bound of the worst SLO, above 1 if missed; None without a value."""
 
 
 @dataclass(frozen=True)
 class NoResult:
-    """A load from which no result came: too much.
+    """A level that gave no result; it counts as missed.
 
-    ``served_per_s``: what the load generator could send, where that was the limit and is known.
+    ``served_per_s``: requests per second that the load generator could send, where that was the
+    limit and is known.
     """
 
     level: float
@@ -53,13 +57,18 @@ class NoResult:
 
 
 def saturated(probe: Probe) -> bool:
-    """The server could not answer all that was sent."""
+    """Whether the server answered less than `SATURATED` of the requests sent."""
     return probe.served_per_s is not None and probe.served_per_s < SATURATED * probe.level
 
 
 @dataclass(frozen=True)
 class Bracket:
-    """The highest level that passed and the lowest above it that failed; None where none did."""
+    """The levels that enclose the capacity.
+
+    Attributes:
+        floor: The highest level that passed; None where none did.
+        ceiling: The lowest level above the floor that failed; None where none did.
+    """
 
     floor: Probe | None = None
     ceiling: Probe | None = None
@@ -74,7 +83,7 @@ class Bracket:
                     ceiling = probe if ceiling is None or probe.level < ceiling.level else ceiling
                 case SloOutcome.MET:
                     floor = probe if floor is None or probe.level > floor.level else floor
-                    # A pass above a failure means that this was noise or a mode of the load.
+                    # A level that passes above one that failed: the failure was noise.
                     if ceiling is not None and ceiling.level <= floor.level:
                         ceiling = None
                 case SloOutcome.TOO_FEW:
@@ -85,7 +94,7 @@ class Bracket:
 
     @property
     def top(self) -> float:
-        """No level above this passes; infinite while there is no ceiling."""
+        """Upper bound on the capacity, as a level; infinite without a ceiling."""
         if self.ceiling is None:
             return math.inf
         served = self.ceiling.served_per_s
@@ -95,13 +104,13 @@ class Bracket:
 
     @property
     def gap(self) -> float:
-        """Ceiling over floor minus one; infinite while one is missing."""
+        """Ceiling level over floor level, minus 1; infinite without one of them."""
         if self.floor is None or self.ceiling is None:
             return math.inf
         return self.ceiling.level / self.floor.level - 1.0
 
     def closed(self, tolerance: float) -> bool:
-        """True when the floor is known to be within ``tolerance`` (a share) of the capacity."""
+        """Whether the floor is within ``tolerance``, a share, of the capacity."""
         if self.gap <= tolerance:
             return True
         if self.floor is None or self.ceiling is None or saturated(self.ceiling):
@@ -110,7 +119,7 @@ class Bracket:
         return near and self.gap <= _STRAIGHT * tolerance
 
     def capacity(self) -> float | None:
-        """The best guess at the highest level that passes; None when none did."""
+        """The estimated capacity as a level; None where no level passed."""
         if self.floor is None:
             return None
         if self.ceiling is None:
@@ -120,9 +129,14 @@ class Bracket:
 
 @dataclass(frozen=True)
 class LevelRange:
-    """Levels that may be asked for; ``whole`` for concurrency, ``limited`` by what can be sent.
+    """The levels that may be measured.
 
-    ``step``: Each is a multiple of it; 0: any.
+    Attributes:
+        lowest: In requests per second of an open loop, or clients of a closed one.
+        highest: Likewise.
+        integer: Levels are whole numbers, as numbers of clients are.
+        limited: ``highest`` is the most that the load generator can send.
+        step: Each level is a multiple of this; 0: any level.
     """
 
     lowest: float
@@ -132,13 +146,13 @@ class LevelRange:
     step: float = 0.0
 
     def below(self, sendable: float) -> LevelRange:
-        """Those of them that the load generator can send."""
+        """The levels up to ``sendable``, the most that the load generator can send."""
         if sendable >= self.highest:
             return self
         return replace(self, highest=self.nearest(sendable), limited=True)
 
     def limit(self, probes: Sequence[Probe]) -> float:
-        """All that the load generator can send, where a level that passed is; else infinite."""
+        """The most that the load generator can send, where that level passed; else infinite."""
         highest = max((p.level for p in probes if p.passed), default=0.0)
         return highest if self.limited and highest >= self.highest else math.inf
 
@@ -150,28 +164,29 @@ class LevelRange:
 
     @property
     def unit(self) -> float:
-        """The distance of one level from the next; 0: they are as near as can be."""
+        """The distance between neighboring levels; 0: any distance."""
         return 1.0 if self.integer else self.step
 
 
-#: A server that answers less than this share of what is sent is saturated.
+#: A server that answers less than this share of the requests sent is saturated.
 SATURATED = 0.97
-#: The line between logarithms is trusted over brackets of this many tolerances.
+#: The widest bracket, in tolerances, in which the line between logarithms counts as exact.
 _STRAIGHT = 4.0
-#: SLO utilisation between which a measurement tells where the bound is.
+#: Range of the SLO utilisation in which a measurement shows where the capacity is.
 NEAR = (0.7, 1.6)
-#: Loads further apart than this share tell less than the slope of all measurements does.
+#: In a bracket wider than this share, the slope of all measurements gives a better capacity.
 WIDE = 0.12
-#: Between two loads the utilisation to this power is taken to be a line over the load. It is one to
-#: the power -1 where requests wait as in M/M/1, with latencies as 1 / (1 - load / saturation), and
-#: nearly one to the power 0 (logarithms) where latency is a power of the load: this is the middle.
+#: Between two loads, the utilisation to this power is modeled as a linear function of the load.
+#: This is exact with power -1 for an M/M/1 queue, whose latencies are proportional to
+#: 1 / (1 - load / saturation), and nearly so with power 0 (logarithms) where the latency is a power
+#: of the load. This is the mean of the two.
 CHORD = -0.5
-#: No tail latency rises more slowly than this power of the load near its bound, or is steeper.
+#: Range of the exponent of the load by which the tail latency rises near its bound.
 SLOPES = (1.0, 40.0)
 
 
 def crossing(floor: Probe, ceiling: Probe) -> float:
-    """The load of utilisation 1 on a line between logarithms; without readings, the middle."""
+    """The level of utilisation 1 on a line between logarithms; else the geometric mean."""
     low, high = floor.slo_utilisation, ceiling.slo_utilisation
     if low is None or high is None or not 0.0 < low <= 1.0 < high:
         return math.sqrt(floor.level * ceiling.level)
@@ -180,7 +195,7 @@ def crossing(floor: Probe, ceiling: Probe) -> float:
 
 
 def capacity_by_power(floor: Probe, ceiling: Probe, power: float = CHORD) -> float:
-    """The load of utilisation 1 on a line of it to this ``power`` over the load, see `CHORD`."""
+    """The level of utilisation 1, if its ``power`` is linear in the level: see `CHORD`."""
     low, high = floor.slo_utilisation, ceiling.slo_utilisation
     if low is None or high is None or not 0.0 < low <= 1.0 < high:
         return crossing(floor, ceiling)
@@ -189,7 +204,7 @@ def capacity_by_power(floor: Probe, ceiling: Probe, power: float = CHORD) -> flo
 
 
 def is_near(probe: Probe) -> bool:
-    """Whether its utilisation tells where the bound is, and decided whether it passed."""
+    """Whether the utilisation is near 1, the server kept up, and the utilisation alone decided."""
     if (
         probe.slo_utilisation is None
         or saturated(probe)
@@ -201,9 +216,10 @@ def is_near(probe: Probe) -> bool:
 
 
 def steepness(rounds: Sequence[Sequence[Probe]]) -> float | None:
-    """The power of the load with which utilisation rises near the bound; None: too few near it.
+    """The exponent of the load by which the utilisation rises near the bound, within `SLOPES`.
 
-    Least squares of log utilisation on log load, within each round.
+    It is fitted by least squares of log utilisation on log load, within each round. None where no
+    round has two different loads near the bound.
     """
     sxx = sxy = 0.0
     for probes in rounds:
@@ -217,11 +233,19 @@ def steepness(rounds: Sequence[Sequence[Probe]]) -> float | None:
 
 
 def capacity_level(probes: Sequence[Probe], slope: float | None = None) -> float:
-    """The level at which utilisation is one.
+    """The capacity of a config as a level: where its SLO utilisation is 1.
 
-    It lies between a level that passed and one close above it that failed; else it is the mean of
-    what each measurement near the bound gives with the ``slope``, else the highest level that
-    passed, else what was answered at the lowest.
+    The first of these that applies:
+
+    - If floor and ceiling are not within `WIDE` of each other: the geometric mean of the capacities
+      that the measurements near the bound give with the ``slope``.
+    - Between floor and ceiling, by interpolation.
+    - Without a ceiling, the highest level that passed.
+    - Without a floor, the least that was answered, or tried without saturation.
+
+    Args:
+        probes: The results at each level; at least one.
+        slope: See `steepness`.
     """
     bracket = Bracket.of(probes)
     near = [p for p in probes if is_near(p)]

@@ -1,4 +1,4 @@
-"""Which loads a run may ask for, and which is next: one rule for search, rounds and soak."""
+"""The loads that a run may measure, and the next one: one rule for search, rounds and soak."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from tuner.spec.workload import ClosedArrivals, RecordingArrivals, SequenceArriv
 
 @dataclass(frozen=True)
 class LoadPlan:
-    """Levels of a run.
+    """The levels of a run: requests per second of an open loop, clients of a closed one.
 
     Attributes:
-        listed: Levels fixed by the spec, ascending; None when the capacity is searched.
-        levels: Limits of that search.
+        listed: The levels that the spec lists, ascending; None where the capacity is searched.
+        levels: The range of that search.
     """
 
     arrivals: Arrivals
@@ -30,14 +30,25 @@ class LoadPlan:
 
     @property
     def searches_rates(self) -> bool:
-        """Whether the capacity is a rate to be found: no loads are listed, and none are clients."""
+        """Whether the run searches the capacity as a rate: an open loop without listed rates."""
         return self.listed is None and self.arrivals.open_loop
 
 
-def lowest_level(slos: Sequence[Slo], shares: Mapping[str, float], window_s: float) -> float:
-    """The lowest level at which a window holds what each stream's percentiles need of requests."""
+def lowest_level(
+    slos: Sequence[Slo], shares: Mapping[str, float], window_s: float, *, brief: bool = False
+) -> float:
+    """The lowest level, in requests per second, at which a window has enough requests.
+
+    That is as many as the percentiles in the SLOs of each stream need.
+
+    Args:
+        shares: Each stream's part of the level, above 0.
+        window_s: The length of the window, in seconds.
+        brief: As in `requests_for`.
+    """
     return max(
-        lowest_rate(tail_shares(slo for slo in slos if slo.holds_for(stream)), window_s) / share
+        lowest_rate(tail_shares(s for s in slos if s.holds_for(stream)), window_s, brief=brief)
+        / share
         for stream, share in shares.items()
     )
 
@@ -49,12 +60,12 @@ def load_plan(
     shares: Mapping[str, float] = MappingProxyType({"": 1.0}),
     recorded_per_s: float = 1.0,
 ) -> LoadPlan:
-    """The levels to measure, without rates at which the longest window is too short.
+    """The levels to measure, without rates at which the longest window has too few requests.
 
     Args:
-        shares: The parts of the streams that the level is of.
-        recorded_per_s: The mean rate of a recording, if there is one; without it, levels at a pace
-            of its own are not known, only that they are fixed.
+        shares: Each stream's part of the level, for streams with a share.
+        recorded_per_s: The mean rate of the recording, in requests per second. With the default,
+            levels of a recording with a ``pace`` are right in number only.
     """
     arrivals = workload.arrivals
     kind = Arrivals(arrivals.kind)
@@ -77,20 +88,20 @@ def load_plan(
     return LoadPlan(kind, listed, levels)
 
 
-#: Capacities found by the search are within this share of the truth, noise aside.
+#: Largest error of a capacity by the search, as a share, without noise.
 TOLERANCE = 0.03
-#: Below this utilisation nothing is known of the capacity yet: raise the load far, to saturate it.
+#: Below this utilisation the capacity is unknown: the load is multiplied by `_FAR`.
 _AT_EASE = 0.5
 _FAR = 3.0
-#: Utilisation rises with at least this power of the load, though two noisy readings may show less.
+#: Least exponent of the load by which utilisation rises: two noisy values may show less.
 _FLATTEST = 0.5
-#: Large upward steps that do not count, so that a start far below the capacity costs no accuracy.
+#: Large upward steps that do not count as probes: a start far below the capacity costs none.
 MOST_FREE = 2
-#: Where to look below a failure that was a near one: one with less utilisation than `_NEAR`.
+#: The next load as a share of a failed one, whose utilisation was less than `_NEAR`.
 _BELOW_FAILURE = 0.85
 _NEAR = 2.0
-#: Near its bound, the tail of the latency rises with this power of the load at least: in a queue at
-#: 75 % of its saturation it is 0.75 / (1 - 0.75).
+#: Least exponent of the load by which the tail latency rises near its bound: in a queue at 75% of
+#: its saturation it is 0.75 / (1 - 0.75).
 STEEP = 3.0
 
 
@@ -99,13 +110,13 @@ class StepRule:
     """How the next load is chosen.
 
     Attributes:
-        first: Largest first step from the only load, as a share. None: steps are as large as the
-            utilisation says.
-        least: The smallest first step down; both are doubled with each further load.
-        of_served: Tried below a saturated server, as a share of what it answered.
-        close: A load that passed and used up this share of its bound needs no failure above it.
-        wide: A bracket that is narrower is not divided any more.
-        tolerance: How far a load between two others is at least from each, about.
+        first: Largest step from the first load, as a share. None: the utilisation alone determines
+            the step.
+        least: Smallest step from the first load, as a share; with each further load, both double.
+        of_served: The next load below a saturated one, as a share of what was answered there.
+        close: If a load passes with at least this utilisation, no load above it is needed.
+        wide: A bracket narrower than this share is not divided further.
+        tolerance: A load inside a bracket has about half this distance, a share, from either end.
     """
 
     first: float | None = None
@@ -116,14 +127,14 @@ class StepRule:
     tolerance: float = TOLERANCE
 
 
-#: Those of the search, which ends by itself.
+#: The steps of the search; `CapacitySearch` ends it.
 SEARCH = StepRule()
 
 
 def next_load(
     probes: Sequence[Probe], levels: LevelRange, steps: StepRule = SEARCH
 ) -> float | None:
-    """The most telling load after ``probes``, of which there is at least one; None: no other is."""
+    """The most informative level after at least one of ``probes``; None where none is left."""
     bracket = Bracket.of(probes)
     floor, ceiling = bracket.floor, bracket.ceiling
     used_up = 0.0 if floor is None or levels.integer else floor.slo_utilisation or 0.0
@@ -131,7 +142,7 @@ def next_load(
         return None
     few = [p.level for p in probes if p.outcome is SloOutcome.TOO_FEW]
     if floor is None and few and steps.first is None:
-        highest = max(few)  # a load with more answers
+        highest = max(few)  # a higher load gives more answers
         level = 2.0 * highest if ceiling is None else math.sqrt(highest * ceiling.level)
     elif floor is not None and ceiling is not None:
         level = _between(probes, bracket, steps)
@@ -148,14 +159,14 @@ def next_load(
 
 
 def _within(bracket: Bracket, level: float, step: float) -> float:
-    """The step nearest to ``level`` that lies inside the bracket, where one does."""
+    """The level nearest to ``level`` that is at least a ``step`` inside the bracket."""
     if bracket.ceiling is not None:
         level = min(level, bracket.ceiling.level - step)
     return level if bracket.floor is None else max(level, bracket.floor.level + step)
 
 
 def _between(probes: Sequence[Probe], bracket: Bracket, steps: StepRule) -> float:
-    """The load of utilisation 1, or one below the saturation if that is far above."""
+    """The load of utilisation 1; if that is unknown from saturation, a load below saturation."""
     floor, ceiling = bracket.floor, bracket.ceiling
     assert floor is not None
     assert ceiling is not None
@@ -163,7 +174,7 @@ def _between(probes: Sequence[Probe], bracket: Bracket, steps: StepRule) -> floa
         bound = _below(ceiling, len(probes), steps)
         if floor.level * (1.0 + steps.tolerance) < bound:
             return bound
-    # A little beyond the guess, so that the next probe closes the bracket from the other side.
+    # A little beyond the estimate, so that the next probe narrows the bracket from the other side.
     beyond = steps.tolerance / 4 if probes[-1].passed else -steps.tolerance / 4
     guess = crossing(floor, ceiling) * (1.0 + beyond)
     if bracket.top < ceiling.level:
@@ -173,7 +184,7 @@ def _between(probes: Sequence[Probe], bracket: Bracket, steps: StepRule) -> floa
 
 
 def _growth(probes: Sequence[Probe], steps: StepRule) -> float:
-    """Up to where utilisation would be 1 if it rose as between the two highest loads."""
+    """The factor to the load of utilisation 1, extrapolated from the two highest that passed."""
     if steps.first is not None:
         return 1.0 + max(steps.first, steps.least * 2.0 ** (len(probes) - 1))
     *_, below, floor = (None, *sorted((p for p in probes if p.passed), key=lambda p: p.level))
@@ -192,7 +203,7 @@ def _growth(probes: Sequence[Probe], steps: StepRule) -> float:
 
 
 def _below(ceiling: Probe, count: int, steps: StepRule) -> float:
-    """Below what was answered, or could be sent; else to about where the utilisation would be 1."""
+    """A load below the one answered, or sent; else about the load of utilisation 1."""
     served = ceiling.served_per_s
     too_few = isinstance(ceiling, NoResult) and served is not None and served < ceiling.level
     if served and (saturated(ceiling) or too_few):
@@ -211,12 +222,15 @@ def _below(ceiling: Probe, count: int, steps: StepRule) -> float:
 
 
 class CapacitySearch:
-    """Brackets the capacity within ``tolerance``, or as near as ``at_most`` probes allow.
+    """Encloses the capacity within ``tolerance``, or as closely as ``at_most`` probes allow.
 
     Args:
-        start: First level to try when nothing is ``known``.
-        tolerance: Distance of the floor from the capacity, as a share, that is good enough.
-        at_most: Most new probes, without up to `MOST_FREE` that doubled the load and still passed.
+        start: The first level, unless there are results in ``known``.
+        levels: The range of the search.
+        tolerance: Largest distance of the floor from the capacity, as a share.
+        at_most: Most new probes, without up to `MOST_FREE` that at least doubled the load and
+            passed.
+        known: Results of earlier probes.
     """
 
     def __init__(
@@ -224,7 +238,7 @@ class CapacitySearch:
         start: float,
         levels: LevelRange,
         tolerance: float = TOLERANCE,
-        at_most: int = 5,
+        at_most: float = 5,
         known: Sequence[Probe] = (),
     ) -> None:
         self.probes = list(known)
@@ -232,21 +246,21 @@ class CapacitySearch:
         self._left, self._free = at_most, MOST_FREE
 
     def ask(self) -> float | None:
-        """The next level; None when the capacity is known well enough, or no probe is left."""
+        """The next level; None where the capacity is within the tolerance, or no probe is left."""
         bracket, levels = Bracket.of(self.probes), self.levels
         at_top = bracket.floor is not None and bracket.floor.level >= levels.highest
         at_bottom = bracket.ceiling is not None and bracket.ceiling.level <= levels.lowest
-        if self._left <= 0 or bracket.closed(self._steps.tolerance) or at_top or at_bottom:
+        if self._left < 1 or bracket.closed(self._steps.tolerance) or at_top or at_bottom:
             return None
         if not self.probes:
             return levels.nearest(self._start)
         return next_load(self.probes, levels, self._steps)
 
-    def tell(self, probe: Probe) -> None:
-        """What came of the level that was asked for."""
+    def tell(self, probe: Probe, cost: float = 1.0) -> None:
+        """Adds the result at the level that `ask` returned; ``cost``: as how many it counts."""
         floor = Bracket.of(self.probes).floor
         if self._free and floor is not None and probe.passed and probe.level >= 2.0 * floor.level:
             self._free -= 1  # the start was far below the capacity
         else:
-            self._left -= 1
+            self._left -= cost
         self.probes.append(probe)

@@ -1,4 +1,4 @@
-"""A load point with its verdicts, and the one number the search learns from."""
+"""One measurement with its verdicts, and the score of a trial."""
 
 from __future__ import annotations
 
@@ -24,13 +24,16 @@ from tuner.spec.slo import Goal, Objective, Slo
 
 @dataclass(frozen=True)
 class Point(Facts):
-    """One load point of a trial: the measurement and each SLO held against it; a `Probe`."""
+    """One measurement of a trial, with the result for each SLO; a `Probe`."""
 
     measurement: Measurement
     slo: tuple[SloResult, ...]
 
     def reading(self, metric: Metric, stream: str = "") -> float | None:
-        """In the base unit; a percentile that the measurement does not keep, as it was judged."""
+        """A metric's value in its base unit; if the measurement lacks it, that of the verdict.
+
+        None where it was not measured.
+        """
         measured = value_of(metric, self.measurement.of(stream))
         judged = (r.value for r in self.slo if (r.metric, r.stream) == (metric.name, stream))
         return next(judged, None) if measured is None else measured
@@ -41,7 +44,7 @@ class Point(Facts):
 
     @property
     def outcome(self) -> SloOutcome:
-        """What the SLOs say; few answers of an overload are a miss, since it is one."""
+        """The outcome of all SLOs; too few answers in an overload count as a miss."""
         result = outcome_of(self.slo)
         overloaded = result is SloOutcome.TOO_FEW and [*_answered_of_behind(self.measurement)]
         return SloOutcome.MISSED if overloaded else result
@@ -72,12 +75,12 @@ class Point(Facts):
 
     @property
     def limiting(self) -> Figures:
-        """The figures of that stream: those of a mix together are nobody's."""
+        """The figures of the limiting stream; those of a whole mix describe no single stream."""
         return self.measurement.streams.get(self.limiting_stream, self.measurement)
 
 
 def _answered_of_behind(mix: Measurement) -> Iterator[float]:
-    """The level that each shared stream answered which fell behind by more than chance."""
+    """For each stream with a share whose queue grew: the level of the mix that it answered."""
     for stream in mix.shared.values():
         behind = behind_share(stream)
         if behind is not None:
@@ -86,15 +89,15 @@ def _answered_of_behind(mix: Measurement) -> Iterator[float]:
 
 @dataclass(frozen=True)
 class Score:
-    """What the search learns.
+    """The score of a trial, from which the search learns.
 
     Attributes:
-        value: Objective in its own unit and direction (goodput: infer/s, higher is better;
-            minimised metrics: base unit, lower is better); for a pruned trial the best it may be.
-        feasible: Some load point met every SLO.
-        violation: Sum of relative overshoots at the judged load point, 0 when feasible
-            (Optuna's constraint: above 0 is infeasible).
-        best_point: Index into the trial's points of the point that the score is for.
+        value: The objective: goodput in inferences per second (higher is better), or a minimized
+            metric in its base unit (lower is better). For a pruned trial, the best possible value.
+        feasible: Some measurement met every SLO.
+        violation: Sum of the excesses over the bounds, as shares, at the judged measurement; 0 if
+            feasible (Optuna's constraint: above 0 is infeasible).
+        best_point: Index of the trial's point that the score is for; None if infeasible.
     """
 
     value: float
@@ -108,11 +111,14 @@ def judge_point(slos: Sequence[Slo], measurement: Measurement) -> Point:
 
 
 def score_points(objective: Objective, points: Sequence[Point]) -> Score:
-    """The score of a trial from all its load points; ``points`` must not be empty.
+    """The score of a trial from all its measurements; ``points`` must not be empty.
 
-    Goodput is the throughput at the highest load that meets every SLO (in a closed loop: the
-    highest throughput at any that does). When none does, the value is the trial's upper bound: what
-    the server answers at the lowest load that failed.
+    Goodput is the throughput at the highest load that meets every SLO; in a closed loop, the
+    highest throughput of the loads that do. If none does, the value is an upper bound: the
+    throughput at the lowest load.
+
+    Raises:
+        LoadFailedError: The metric to minimize was not measured.
     """
     good = [i for i, p in enumerate(points) if p.passed]
     if objective.goal is Goal.MINIMIZE:

@@ -1,4 +1,4 @@
-"""Ratios of paired rounds with their confidence interval."""
+"""Ratios of samples, with their confidence intervals."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 CONFIDENCE = 0.95
-#: What an interval may miss, both sides together.
+#: Probability that an interval misses the true ratio, both ends together.
 ERROR = 1.0 - CONFIDENCE
 
 
 @dataclass(frozen=True)
 class Ratio:
-    """How many times better, with its interval. ``low == high == estimate`` for one round."""
+    """A ratio with its confidence interval; of a single round, all three values are equal."""
 
     estimate: float
     low: float
@@ -24,19 +24,19 @@ def paired_ratio(better: Sequence[float], worse: Sequence[float], error: float =
     """Geometric mean of ``better[i] / worse[i]`` with Student's t interval of the logarithms.
 
     Args:
-        error: Share of intervals that may miss, both sides together: a part of `ERROR` where
-            several looks or several candidates share it.
+        error: Probability that the interval misses the true ratio, both ends together: a part of
+            `ERROR` where several looks or candidates share it.
 
     Raises:
         ValueError: The sequences are empty or of unequal length.
     """
     if not better or len(better) != len(worse):
-        raise ValueError("paired_ratio needs as many of the one as of the other, at least one")
+        raise ValueError("paired_ratio needs sequences of equal length, with at least one value")
     return mean_with_interval([b / w for b, w in zip(better, worse, strict=True)], error)
 
 
 def mean_with_interval(values: Sequence[float], error: float = ERROR) -> Ratio:
-    """Geometric mean with Student's t interval of the logarithms; of one value all three are it."""
+    """Geometric mean with Student's t interval of the logarithms; without width for one value."""
     logs = [math.log(value) for value in values]
     mean = math.fsum(logs) / len(logs)
     if len(logs) == 1:
@@ -50,11 +50,11 @@ def mean_with_interval(values: Sequence[float], error: float = ERROR) -> Ratio:
 def two_sample_ratio(now: Sequence[float], before: Sequence[float], error: float = ERROR) -> Ratio:
     """Ratio of the geometric means of two samples that were not taken side by side.
 
-    Student's two-sample t interval of the logarithms, with one variance estimated from both (Box,
-    Hunter and Hunter, Statistics for Experimenters).
+    Student's two-sample t interval of the logarithms, with the pooled variance (Box, Hunter and
+    Hunter, Statistics for Experimenters).
 
     Raises:
-        ValueError: One is empty, or both together have fewer than three values.
+        ValueError: A sample is empty, or both together have fewer than three values.
     """
     freedom = len(now) + len(before) - 2
     if not now or not before or freedom < 1:
@@ -68,7 +68,7 @@ def two_sample_ratio(now: Sequence[float], before: Sequence[float], error: float
 
 
 def quantile(freedom: float, error: float) -> float:
-    """The two-sided quantile of Student's t."""
+    """The quantile of Student's t distribution of which ``error`` is outside, on both sides."""
     from scipy.special import stdtrit  # without the weight of scipy.stats
 
     return float(stdtrit(freedom, 1.0 - error / 2))

@@ -1,4 +1,4 @@
-"""What a config answers when it is saturated: an upper bound on the load that it sustains."""
+"""The throughput of a saturated config: an upper bound on the load that it sustains."""
 
 from __future__ import annotations
 
@@ -14,23 +14,26 @@ from tuner.measurement.measurement import Measurement, ServerStatistics
 from tuner.score.capacity import SATURATED, NoResult
 from tuner.spec.slo import Slo
 
-#: Fewer answers say too little of a rate.
+#: Fewest answers from which a rate gives a bound.
 FEWEST = 30
-#: A short look may have cut off a batch at either end.
+#: Two configs are not compared in rounds where the throughput of one, when saturated, is below the
+#: load of the other divided by this: servers and searches err by some percent, not by three times.
+FAR = 3.0
+#: Batches that the start and end of a short look may have cut off.
 _ENDS = 2
 
 
 @dataclass(frozen=True)
 class Saturated(Facts):
-    """One look at a config that always had many requests to answer.
+    """One look at a config with many requests in flight.
 
     Attributes:
-        in_flight: So many requests were always sent and not yet answered.
-        answered_per_s: Requests.
-        at_most_per_s: Requests a second; no more is sustained within the SLOs. None where the look
-            bounds nothing.
-        batch_size: Inferences in one request.
-        models: What the server counted of every model it serves, by name.
+        in_flight: The number of requests that was kept in flight.
+        answered_per_s: Requests answered per second.
+        at_most_per_s: Upper bound on the load that is sustained within the SLOs, in requests per
+            second; None where the look gives no bound.
+        batch_size: Inferences per request.
+        models: The server's statistics of each served model, by name.
     """
 
     in_flight: int
@@ -43,7 +46,7 @@ class Saturated(Facts):
 
     @property
     def too_much(self) -> NoResult | None:
-        """A load that it cannot answer; None where the look bounds nothing."""
+        """The lowest load known to saturate the config; None where the look gives no bound."""
         if self.at_most_per_s is None:
             return None
         return NoResult(
@@ -52,14 +55,15 @@ class Saturated(Facts):
 
     @classmethod
     def of(cls, look: Measurement, slos: Sequence[Slo]) -> Self:
-        """What a closed loop shows of open ones.
+        """The bound on open loops by ``look``, a measurement of a closed loop.
 
-        Below its capacity an open loop has no more requests in flight than it brings in the longest
-        time that an SLO allows (Little's law). A server with at least as many to choose from
-        answers no less.
+        While every SLO is met, an open loop has at most as many requests in flight as arrive within
+        the latency bound (Little's law). With at least as many in flight, a server does not answer
+        fewer. So there is no bound where the look had fewer requests in flight, too few answers,
+        several streams or a disturbance.
         """
         rate, in_flight = look.requests_per_s, round(look.load.level)
-        within_s = min((s.bound / 1e6 for s in slos if s.metric.of_full_response), default=math.inf)
+        within_s = shortest_bound_s(slos)
         batches = [m.mean_batch_size or 1.0 for m in look.models.values()]
         cut_off = _ENDS * max(batches, default=1.0) / look.batch_size
         bounds = (
@@ -69,3 +73,8 @@ class Saturated(Facts):
         )
         at_most = (look.completed_count + cut_off) / look.duration_s
         return cls(in_flight, rate, at_most if bounds else None, look.batch_size, look.models)
+
+
+def shortest_bound_s(slos: Sequence[Slo]) -> float:
+    """The least time in seconds that an SLO allows a request; infinite without such an SLO."""
+    return min((s.bound / 1e6 for s in slos if s.metric.of_full_response), default=math.inf)

@@ -1,13 +1,12 @@
-"""One trial: a candidate, what it measured, how it scored, and where its time went.
+"""One trial: a candidate with its measurements, its score and the time it took.
 
-An `Aim` says how good a trial is for the objective, as the logarithm of its score: a difference is
-a gain as a share.
+An `Aim` gives the worth of a trial for the objective, the logarithm of its score: a difference of
+two worths is a relative gain.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Annotated
@@ -17,14 +16,13 @@ from pydantic import Field
 from tuner.facts import Facts
 from tuner.measurement.batch_profile import BatchCall
 from tuner.reason import Reason
-from tuner.score.capacity import capacity_level
+from tuner.score.capacity import Bracket, capacity_level, saturated
 from tuner.score.judge import SloOutcome
-from tuner.score.next_load import LoadPlan
 from tuner.score.point import Point, Score
 from tuner.score.saturation import Saturated
 from tuner.server.memory import Memories
 from tuner.space.candidate import Candidate
-from tuner.spec.slo import Goal, Objective, Slo
+from tuner.spec.slo import Goal, Objective
 
 
 class TrialState(Enum):
@@ -35,7 +33,7 @@ class TrialState(Enum):
 
 @dataclass(frozen=True)
 class TrialTime:
-    """Seconds of one trial by phase; they add up to its wall time."""
+    """Seconds of one trial by phase; their sum is its wall time."""
 
     searching_s: float = 0.0
     deploying_s: float = 0.0
@@ -49,7 +47,7 @@ class TrialTime:
 
 @dataclass(frozen=True)
 class Predicted:
-    """The score a strategy's model expected, with its 90 % interval, in the objective's unit."""
+    """The score that a strategy's model expected, with a 90% interval, in the objective's unit."""
 
     value: float
     low: float
@@ -61,8 +59,9 @@ class TrialBench:
     """Which of several benches measured a trial.
 
     Attributes:
+        host: The machine's name.
         gpus: ``all``, ``none``, or numbers such as ``0,1``.
-        cpus: Its own, such as ``0-7``; empty: not known.
+        cpus: The bench's CPUs, such as ``0-7``; empty: not known.
     """
 
     host: str
@@ -79,44 +78,66 @@ class Trial(Facts):
     score: Score | None = None
     reason: Reason | None = None
     deployment: str | None = None  # unchanged | in place | reload | restart
-    attempts: int = 1  # 0 where it was not tried: there is no memory for it
+    attempts: int = 1  # 0 where it was not deployed, as it does not fit in memory
     time: TrialTime = TrialTime()
     started_at: str = ""  # ISO 8601, UTC
-    predicted: Predicted | None = None  # before it was measured
-    limit: Reason | None = None  # what ended its measuring where that was not the config itself
-    refused: bool = False  # by the server, or for want of memory: so would one that asks for more
-    #: None where the run has but one.
+    predicted: Predicted | None = None  # before the measurements
+    limit: Reason | None = None  # why measuring ended, if not because of the config
+    refused: bool = False  # by the server, or for lack of memory: so is a config that needs more
+    #: None where the run has one bench.
     bench: Annotated[TrialBench | None, Field(exclude_if=lambda bench: bench is None)] = None
-    #: What it answered with many requests in flight, where it was asked.
+    #: The screening, where the candidate was screened.
     saturated: Annotated[Saturated | None, Field(exclude_if=lambda seen: seen is None)] = None
-    #: How long batches took, before any load.
+    #: How long batches took before the first load.
     batch_calls: Annotated[tuple[BatchCall, ...], Field(exclude_if=lambda calls: not calls)] = ()
-    #: What its models took, at its end.
+    #: The memory of the models at the end of the trial.
     memory: Annotated[Memories, Field(exclude_if=lambda memory: not memory)] = field(
         default_factory=dict
     )
 
     @property
     def sustained_level(self) -> float | None:
-        """The load that the score is for; None where the trial met the SLOs at none."""
+        """The level that the score is for; None where the trial met the SLOs at no load."""
         if self.score is None or self.score.best_point is None:
             return None
         return self.points[self.score.best_point].level
 
     @property
     def capacity_level(self) -> float | None:
-        """The capacity by its measurements; None if the trial met the SLOs at no load."""
+        """The capacity by the measurements, as a level; None if no load met the SLOs."""
         level = self.sustained_level
         above = [p for p in self.points if level is not None and p.level >= level]
         if any(p.passed and p.level != level for p in above):
-            return level  # more clients that got less
+            return level  # more clients had a lower throughput
         return capacity_level(above) if above else None
 
     @property
-    def outcome(self) -> SloOutcome:
-        """Whether it met the SLOs at some load; if not, what its lowest load says.
+    def at_most_per_s(self) -> float:
+        """Upper bound on the sustained load, in requests per second; infinite where unknown.
 
-        One that passed and is infeasible all the same missed an SLO with fewer requests.
+        The bound is the lowest load at which the config missed an SLO, or the throughput with a
+        fixed number of requests in flight (utilisation law; Denning and Buzen, 1978). The
+        throughput under an overload of an open loop is no bound: where receiving requests uses the
+        CPUs of the model, it is far below the highest throughput.
+        """
+        open_loop = [p for p in self.points if p.served_per_s is not None]
+        missed = Bracket.of(open_loop).ceiling
+        bounds = [] if missed is None else [missed.level]
+        if self.saturated is not None and self.saturated.at_most_per_s is not None:
+            bounds.append(self.saturated.at_most_per_s)
+        return min(bounds, default=math.inf)
+
+    def answered_less_than(self, level: float) -> bool:
+        """Whether a look or an overload shows that the config hardly sustains ``level``."""
+        overloaded = [p for p in self.points if saturated(p) and p.level >= level]
+        served = max((p.served_per_s or 0.0 for p in overloaded), default=math.inf)
+        return min(served, self.at_most_per_s) < level
+
+    @property
+    def outcome(self) -> SloOutcome:
+        """Whether the trial met the SLOs at some load; if not, the outcome of its lowest load.
+
+        A trial that passed at some load and is infeasible missed an SLO at low loads.
         """
         if self.score is not None and self.score.feasible:
             return SloOutcome.MET
@@ -126,40 +147,38 @@ class Trial(Facts):
 
     @property
     def lowest_point(self) -> Point | None:
-        """What it showed at its lowest load."""
+        """The measurement at the lowest load; None without any."""
         return min(self.points, key=lambda p: p.level, default=None)
 
     def order(self, goal: Goal) -> tuple[bool, float, float]:
-        """Sorts the best first: feasible ones by score, then the others by violation."""
+        """Sort key: the best trial first, feasible ones by score, then others by violation."""
         score = self.score
         assert score is not None
         value = -score.value if goal is Goal.MAXIMIZE_GOODPUT else score.value
         return not score.feasible, 0.0 if score.feasible else score.violation, value
 
 
-#: A candidate that meets the SLOs at no load is worth less than any that meets them at some load.
+#: The worth of a candidate that meets the SLOs at no load: less than that of any other.
 NOTHING = -30.0
-#: Latency grows faster than the load: a utilisation of 2 is about 20 % too much load.
+#: Exponent of the load by which latency grows: a utilisation of 2 is about 20% too much load.
 STEEPNESS = 3.5
 
 
 @dataclass(frozen=True)
 class Aim:
-    """What a search is after."""
+    """The aim of a search, by which trials are compared."""
 
     objective: Objective
-    slos: Sequence[Slo]
-    plan: LoadPlan
 
     def measured(self, trial: Trial) -> float | None:
-        """None for a trial that met the SLOs at no load, or lost before that load was known."""
+        """The worth of a trial; None where it met the SLOs at no load, or is pruned or failed."""
         score = trial.score
         if trial.state is not TrialState.MEASURED or score is None or not score.feasible:
             return None
         return self.worth(score.value)
 
     def bound(self, trial: Trial) -> float | None:
-        """The most that a trial without a `measured` worth can be worth; None: nothing known."""
+        """Upper bound on the worth of a trial without a `measured` one; None where unknown."""
         if self.measured(trial) is not None or not self._goodput:
             return None
         failed = [p.measurement for p in trial.points if p.outcome is SloOutcome.MISSED]
@@ -180,7 +199,7 @@ class Aim:
         return math.log(score) if self._goodput else -math.log(score)
 
     def score(self, worth: float) -> float:
-        """The objective's own unit again."""
+        """The score, in the objective's unit, of a worth: the inverse of `worth`."""
         return math.exp(worth if self._goodput else -worth)
 
     @property

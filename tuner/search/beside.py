@@ -1,12 +1,11 @@
-"""The search on several benches: each measures a whole trial, and the run alone proposes.
+"""The search on several benches: each bench measures whole trials, which the run alone proposes.
 
-A trial races against the best config that was known when it was handed out. So it may be measured
-further than it needed, and is never stopped where the best one of all would not have stopped it.
+A trial races against the best trial at the time when the bench received it. So it may be measured
+longer than necessary, but never ends where a race against a later, better trial would not end.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from tuner.errors import InterruptedRunError, TrialError
@@ -16,26 +15,24 @@ from tuner.meter.session import Session
 from tuner.prepare.timebook import Phase
 from tuner.reason import Reason
 from tuner.score.trial import Trial, TrialBench, TrialState
-from tuner.search.budget import SearchLimits, StopReason
-from tuner.search.estimate import spent_s
-from tuner.search.incumbent import incumbent
+from tuner.search.budget import StopReason
 from tuner.search.measuring import Clock
-from tuner.search.outlook import outlook_of
 from tuner.search.screening import KnownLooks, Screening
 from tuner.search.searcher import Searcher
-from tuner.search.searching import give_up, refuse_unmeasurable, run_trial, why_over
-from tuner.search.strategy import Enough, Proposal
+from tuner.search.searching import RunningSearch, run_trial
+from tuner.search.strategy import Proposal
 from tuner.space.words import changes_text
 
 
 @dataclass(frozen=True)
 class TrialWork:
-    """One trial for any bench.
+    """One trial, for any bench.
 
     Attributes:
-        history: Trials that had ended when it was handed out.
-        elapsed_s: Of the search's time by then; None of ``time_s``: there is no limit.
-        looks: What screening has shown by then.
+        history: The finished trials when the bench received this one.
+        elapsed_s: Seconds of the search until then.
+        time_s: The budget's time in seconds; None without a limit.
+        looks: The results of screening until then.
     """
 
     history: tuple[Trial, ...]
@@ -45,7 +42,7 @@ class TrialWork:
     looks: KnownLooks
 
     def __call__(self, session: Session) -> tuple[Trial | None, KnownLooks]:
-        """Measures it on the bench of ``session``."""
+        """Measures the trial on the bench of ``session``; None if the time was over too soon."""
         session.book.lap()
         clock, screening = Clock(self.elapsed_s, self.time_s), Screening(session, self.looks)
         name = changes_text(self.proposal.candidate, session.current)
@@ -56,33 +53,26 @@ class TrialWork:
 def search_beside(
     session: Session, benches: Benches, searcher: Searcher
 ) -> tuple[list[Trial], StopReason]:
-    """Runs trials on all benches until the budget says stop; ``searcher`` keeps each.
+    """Runs trials on all benches until the search is over; ``searcher`` stores each.
 
     Raises:
         TooManyFailedTrialsError: More trials failed than the budget allows.
         BenchLostError: No bench is left.
         InterruptedRunError: The user stopped it.
     """
-    return _Search(session, benches, searcher).run()
+    return _SearchBeside(session, benches, searcher).run()
 
 
-class _Search:
+class _SearchBeside(RunningSearch):
     def __init__(self, session: Session, benches: Benches, searcher: Searcher) -> None:
-        self._session, self._benches, self._searcher = session, benches, searcher
-        self._budget = SearchLimits.of(session.spec)
-        spent = session.load_s + spent_s(searcher.history)
-        self._clock = Clock(spent, self._budget.time_s)
-        self._screening = Screening(session)
+        super().__init__(session, searcher)
+        self._benches = benches
         self._abandoned = False
 
     def run(self) -> tuple[list[Trial], StopReason]:
-        session, searcher, history = self._session, self._searcher, self._searcher.history
-        session.events.outlook(outlook_of(session.job, history, self._clock.elapsed_s()))
-        leads = self._screening.ranked(searcher.leads)
-        searcher.rank(leads, by_looks=len(self._screening.seen) > 1)
+        session, searcher, history = self.session, self.searcher, self.searcher.history
         while True:
-            refuse_unmeasurable(session, history)
-            reason = why_over(session, history, self._budget, self._clock)
+            reason = self.why_over()
             ended = self._hand_out() if reason is None else None
             if not searcher.pending:
                 session.checkpoint()
@@ -102,25 +92,19 @@ class _Search:
                 self._take(done.work.proposal, done.place, done.value, done.error)
 
     def _hand_out(self) -> StopReason | None:
-        """Gives each free bench a trial; why there is none for it, where nothing is left."""
-        session, searcher, clock = self._session, self._searcher, self._clock
-        proposal: Proposal | Enough | None = None
+        """Gives each free bench a trial; if no proposal is left for one, why the search ends."""
+        searcher, clock = self.searcher, self.clock
         while self._benches.free and not self._benches.stopping:
-            if self._abandoned and session.current in searcher.begun:
+            if self._abandoned and self.session.current in searcher.begun:
                 break
             tried = sum(t.attempts > 0 for t in searcher.history) + len(searcher.pending)
-            if tried >= self._budget.trials:
+            if tried >= self.limits.trials:
                 break
-            with session.book.phase(Phase.SEARCHING):
-                proposal = searcher.next()
-            if not isinstance(proposal, Proposal):
-                return StopReason.EXHAUSTED if proposal is None else StopReason.ENOUGH
-            if proposal.note is not None:
-                session.events.note(proposal.note)
-            number = len(searcher.history) + len(searcher.pending)
-            searcher.start(proposal)
-            session.events.trial_started(number, proposal.candidate, session.current)
-            history, looks = tuple(searcher.history), self._screening.looks
+            proposal = self.next()
+            if isinstance(proposal, StopReason):
+                return proposal
+            self.start(proposal)
+            history, looks = tuple(searcher.history), self.screening.looks
             work = TrialWork(history, proposal, clock.elapsed_s(), clock.time_s, looks)
             self._benches.hand_out(work)
         return None
@@ -132,8 +116,7 @@ class _Search:
         value: tuple[Trial | None, KnownLooks] | None,
         error: Exception | None,
     ) -> None:
-        session, searcher = self._session, self._searcher
-        number = len(searcher.history)
+        number = len(self.searcher.history)
         if isinstance(error, BenchLostError | TrialError):
             reason = Reason.of_text(error.message)
             trial: Trial | None = Trial(
@@ -144,18 +127,13 @@ class _Search:
         else:
             assert value is not None
             trial, looks = value
-            self._screening.learn(looks)
+            self.screening.learn(looks)
         if trial is None:
-            give_up(session, searcher, proposal.candidate)
-            session.events.note(StopReason.ABANDONED.value.format(number=number))
+            self.give_up(proposal.candidate)
+            self.session.events.note(StopReason.ABANDONED.value.format(number=number))
             self._abandoned = True
             return
         measured_on = TrialBench(place.host, place.gpus, place.cpus)
         trial = replace(trial, number=number, bench=measured_on, predicted=proposal.predicted)
-        with session.book.phase(Phase.WRITING):
-            searcher.tell(trial)
-        searcher.duplicates += proposal.duplicates
-        history: Sequence[Trial] = searcher.history
-        best = incumbent(history, session.spec.objective.goal, session.current)
-        session.events.outlook(outlook_of(session.job, history, self._clock.elapsed_s()))
-        session.events.trial_finished(trial, best)
+        self.add(trial)
+        self.searcher.duplicates += proposal.duplicates

@@ -16,28 +16,28 @@ from tuner.space.space import Space
 from tuner.spec.model import Spec
 from tuner.spec.slo import Slo
 
-#: Failures before their share says anything.
+#: Fewest failures that may end a search.
 FEWEST_FAILED = 4
-#: Where a mostly lone request takes this many times its bound, no config can help.
+#: If the median latency is above this many times the bound at the lowest loads, no config helps.
 HOPELESS = 10.0
-#: Configs that must show it, the current one among them.
+#: Fewest configs that must show this, the current one among them.
 CONFIGS = 2
-#: One config is enough where it takes this many times the bound, and no field of the space changes
-#: what a request takes: a median is within that. At least most requests are alone up to so many in
-#: flight.
+#: One config is enough if a lone request takes more than this many times the bound (noise of a
+#: median is less), and all fields of the space are scheduling only. With at most this many requests
+#: in flight on average, most are alone.
 SURELY, MOSTLY_ALONE = 1.2, 0.6
 
 
 class StopReason(Enum):
-    """Why a search ended, as a sentence; ``{number}`` is that of the trial under way."""
+    """Why a search ended, as a sentence; ``{number}`` is the number of the trial in progress."""
 
     TRIALS = "Every trial of the budget was run."
     TIME = "Time budget reached."
     ABANDONED = "Time budget reached; trial {number} abandoned."
     TOO_MANY_FAILED = "More trials failed than the budget allows."
-    EXHAUSTED = "There was nothing left that the strategy would try."
-    OUT_OF_REACH = "An SLO is out of reach: a request by itself takes longer than it allows."
-    ENOUGH = "Another trial could not be expected to gain enough to be worth it."
+    EXHAUSTED = "The strategy had no further candidate."
+    OUT_OF_REACH = "An SLO is out of reach: a single request takes longer than its bound."
+    ENOUGH = "The expected gain of another trial was too small."
 
 
 @dataclass(frozen=True)
@@ -45,11 +45,11 @@ class Progress:
     """How far a search has come.
 
     Attributes:
-        trials: Finished ones, the current config included.
-        failed: Of those.
-        begun: The current config was measured; before that a search has nothing to compare with.
-        elapsed_s: Spent on the search, earlier parts of a resumed run included.
-        out_of_reach: No config can be expected to meet the SLOs.
+        trials: The number of finished trials, the current config included.
+        failed: The number of those that failed.
+        elapsed_s: Seconds spent on the search, with earlier parts of a resumed run.
+        begun: The current config was measured, so others can be compared with it.
+        out_of_reach: No config is expected to meet the SLOs.
     """
 
     trials: int
@@ -61,7 +61,7 @@ class Progress:
 
 @dataclass(frozen=True)
 class SearchLimits:
-    """Limits of a search; None is no limit. ``max_failed`` is a share of the trials, 0..1."""
+    """Limits of a search; None: no limit. ``max_failed``: share of the trials, 0 to 1."""
 
     trials: int
     time_s: float | None = None
@@ -73,7 +73,10 @@ class SearchLimits:
         return cls(spec.budget.trials, time_s, float(spec.budget.max_failed))
 
     def __call__(self, progress: Progress) -> StopReason | None:
-        """Why to stop now; None to go on. Failure comes first, it makes the run fail."""
+        """Why the search should stop; None if it should continue.
+
+        Too many failures come first, since these make the run fail.
+        """
         failed, done = progress.failed, progress.trials
         if failed >= FEWEST_FAILED and failed > self.max_failed * done:
             return StopReason.TOO_MANY_FAILED
@@ -89,9 +92,9 @@ class SearchLimits:
 
 
 def lone_miss(history: Sequence[Trial], slos: Sequence[Slo], space: Space) -> Reason | None:
-    """Why no config of the space meets an SLO, by what a lone request takes; None where one may.
+    """Why no config of the space meets an SLO, by the latency of a lone request; None if one may.
 
-    Scheduling adds to that and takes nothing off it.
+    Scheduling fields, the only ones of the space, make no lone request faster.
     """
     bound = tightest_latency(slos)
     if bound is None or not space.only_schedules:
@@ -105,7 +108,7 @@ def lone_miss(history: Sequence[Trial], slos: Sequence[Slo], space: Space) -> Re
 
 
 def _alone_us(trial: Trial, slo: Slo) -> float:
-    """The median latency where most requests were alone; infinite where they never were."""
+    """The least median latency, in microseconds, where most requests were alone; else infinite."""
     times_us = [math.inf]
     for point in trial.points:
         total, stream = point.measurement, point.measurement.of(slo.stream)
@@ -119,9 +122,9 @@ def _alone_us(trial: Trial, slo: Slo) -> float:
 def out_of_reach(
     history: Sequence[Trial], slos: Sequence[Slo], plan: LoadPlan, current: Candidate
 ) -> bool:
-    """Every config measured is far off at its lowest load, where the load is searched.
+    """Whether all measured configs miss the latency bound by far (`HOPELESS`) at all loads.
 
-    Scheduling adds to the time a model takes and takes nothing off it, so others are no faster.
+    Only where the load is searched. Other configs are not expected to be much faster.
     """
     bound = tightest_latency(slos)
     if bound is None or plan.listed is not None or not plan.arrivals.open_loop:

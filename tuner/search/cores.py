@@ -1,4 +1,4 @@
-"""How server and load generator share the CPUs of a run: decided once, before anything counts."""
+"""How server and load generator share the CPUs of a run: decided once, before measurements."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _FOLLOWS = (
     "{} of {} makes as many threads as the server has CPUs, and the server would have fewer beside "
     "a load generator with CPUs of its own"
 )
-#: Backends whose threads on a CPU follow the CPUs of the server, and the parameter that sets them.
+#: Backends that start as many threads as the server has CPUs, and the parameter that sets them.
 _COUNTED_BY = {"pytorch": "INTRA_OP_THREAD_COUNT", "openvino": "INFERENCE_NUM_THREADS"}
 _NOT_FIRST = "real-time priority is not permitted here (CAP_SYS_NICE, RLIMIT_RTPRIO)"
 
@@ -44,14 +44,14 @@ def settle_cores(
     known: Cores | None = None,
     likely: Sequence[Candidate] = (),
 ) -> Cores:
-    """The CPUs of server and load generator, as the spec says or as a run decides it.
+    """The CPUs of server and load generator, by the spec or by a measurement, noted in ``events``.
 
-    Told to ``events``. The server must not have been measured yet.
+    To be called before any measurement that counts.
 
     Args:
-        known: What was decided where this is a part of a run, or is compared with one.
+        known: The earlier decision, where this is a part of a run or is compared with one.
         likely: Configs that may be better than the current one, the likeliest first: the first
-            that can be served says what the load generator needs.
+            one that can be served decides.
 
     Raises:
         EnvironmentNotReadyError: The spec names CPUs that tune may not use here.
@@ -66,7 +66,7 @@ def settle_cores(
     if known is not None:
         sharing, why = known.sharing, ""
     elif sharing is None:
-        events.phase("measuring what the load generator takes of a CPU")
+        events.phase("measuring how much of a CPU the load generator uses")
         share = _load_cores(served, book, checkpoint, likely)
         sharing = Sharing.APART
         if share is not None:
@@ -80,7 +80,7 @@ def settle_cores(
 
 
 def cores_note(job: Job) -> str:
-    """What is known of it before a server is started; empty where there is nothing to share."""
+    """What is known about the CPUs before a server starts, in words; empty without a choice."""
     if not _is_open(job.spec):
         cores = cores_of(job.spec)
         if cores.server and leaves_its_cpus(job):
@@ -96,7 +96,7 @@ def cores_note(job: Job) -> str:
 
 
 def _is_open(spec: Spec) -> bool:
-    """Whether the spec leaves it to the run, and there is something to share."""
+    """Whether the spec leaves the decision to the run, and the machine has several CPUs."""
     return (
         spec.server.managed
         and spec.server.cpus is None
@@ -106,7 +106,7 @@ def _is_open(spec: Spec) -> bool:
 
 
 def _expected_sharing(job: Job) -> tuple[Sharing | None, str]:
-    """What is decided without a measurement, and why."""
+    """The decision without a measurement, None where one is needed, and the reason in words."""
     needs_all = _LEAVES if leaves_its_cpus(job) else _follows_its_cpus(job)
     first = may_be_first()
     sharing = decide_sharing(None, may_be_first=first, needs_all_cpus=bool(needs_all))
@@ -114,7 +114,7 @@ def _expected_sharing(job: Job) -> tuple[Sharing | None, str]:
 
 
 def leaves_its_cpus(job: Job) -> bool:
-    """Whether a config of the run starts threads by the machine's CPUs, not by the server's."""
+    """Whether a config of the run starts a thread per CPU of the machine, not of the server."""
     for label, model in job.served.models.items():
         if model.files.backend(model.base.file) != "onnxruntime":
             continue
@@ -127,11 +127,11 @@ def leaves_its_cpus(job: Job) -> bool:
 
 
 def _follows_its_cpus(job: Job) -> str:
-    """Why a config makes fewer threads where the server has fewer CPUs; "": it does not.
+    """Why a config starts fewer threads where the server has fewer CPUs; "" if it does not.
 
-    There, two instances with such threads look better than they are, and a variable that limits
-    them looks useless: an XGBoost model on one of two CPUs was credited with 1,584/s, and its p99
-    at that rate was 4 s on both.
+    With fewer CPUs, two instances with such threads seem better than they are, and a variable that
+    limits threads seems useless: an XGBoost model was credited with 1,584/s on one of two CPUs, and
+    its p99 at that rate was 4 s on both.
     """
     for label, model in job.served.models.items():
         config, backend = model.base.completed, model.files.backend(model.base.file)
@@ -149,12 +149,12 @@ def _follows_its_cpus(job: Job) -> str:
 
 
 def _searched(job: Job, knob: Knob) -> Sequence[FieldValue]:
-    """The values that the search may give a field; none where it is not searched."""
+    """The values that the search may give a field; empty if the field is not searched."""
     return next((tuple(p) for p in job.space.parameters if p.knob == knob), ())
 
 
 def _is_open_variable(job: Job, name: str) -> bool:
-    """Whether the current config or a candidate runs without this variable; "" limits nothing."""
+    """Whether the current config or a candidate runs without this environment variable."""
     now = job.space.current.start.environment.get(name)
     return now is None or None in _searched(job, variable(name))
 
@@ -164,7 +164,7 @@ def _thread_count(config: ModelConfig) -> str:
 
 
 def _is_open_count(text: str) -> bool:
-    """ONNX Runtime counts for itself where there is no count, or none above 0."""
+    """Whether ONNX Runtime chooses the count itself: there is none, or none above 0."""
     return not text or text.strip().startswith("-") or not text.strip("0 ")
 
 
@@ -174,10 +174,10 @@ def _load_cores(
     checkpoint: Callable[[], None],
     likely: Sequence[Candidate],
 ) -> float | None:
-    """What the load generator takes of a core when a likely or the current config is saturated.
+    """Cores that the load generator uses while a config is saturated.
 
-    0 for a slow model, which answers few requests however many are in flight; None where it cannot
-    be measured: the search will say why.
+    The config is the first of ``likely`` and the current one that can be served. 0 for a slow
+    model, which answers few requests; None where no config can be measured.
     """
     job, seed = served.job, seeds.of_search(served.job.spec.search.seed)
     with set_up_bench(served, Silent(), book, checkpoint) as bench:

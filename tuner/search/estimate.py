@@ -1,4 +1,4 @@
-"""How long measurements and whole runs take: known beforehand."""
+"""Estimates of how long measurements and whole runs take, before they start."""
 
 from __future__ import annotations
 
@@ -12,51 +12,53 @@ from statistics import median
 from tuner.errors import SpecError
 from tuner.load.restarts import part_s
 from tuner.measurement.measurement import LoadPoint
-from tuner.measurement.window import round_window, soak_of, window_of
-from tuner.meter.evaluate import MOST_PROBES
+from tuner.measurement.window import soak_of, window_of
 from tuner.prepare.job import Job
 from tuner.record.status import Status
 from tuner.record.store import RunStore, find_newest
 from tuner.score.next_load import LoadPlan
 from tuner.score.trial import Trial
 from tuner.spec.model import Spec, StrategyName
-from tuner.spec.units import digits
+from tuner.spec.units import count_text, digits
 from tuner.spec.workload import ClosedArrivals
 
-#: Seen on small Python models: a deploy or a fresh server, and perf_analyzer's own start and end.
-DEPLOY_S, OVERHEAD_S = 1.8, 0.6
-#: Rounds of a proof, as a rule, and the loads that each puts on a config.
-ROUNDS, LOADS_A_ROUND = 3, 2
-#: Where one of these loads takes this long, rounds are looks at saturated configs: for about so
-#: many answers, and at least this long.
+#: Measured with small Python models, in seconds: a deployment, and perf_analyzer's start and end.
+DEPLOY_S, OVERHEAD_S = 1.2, 0.6
+#: Usual number of rounds in a proof, and of loads per config in a round; and the expected share of
+#: runs whose current config is far behind, where one finalist gets one round.
+ROUNDS, LOADS_A_ROUND, FAR_BEHIND = 3, 2, 0.3
+#: Where one of these loads takes at least this long, in seconds, rounds are looks at saturated
+#: configs: for about this many answers, and at least this many seconds.
 SLOW_ROUND_S, LOOK_ANSWERS, LEAST_LOOK_S = 20.0, 120, 5.0
-#: The share of the fields that a winner changes, as a rule: each change is undone once.
+#: Usual share of the fields that a winner changes: each change is undone once as a test.
 CHANGED = 0.5
-#: A look of the search lasts no longer. It is worth its time where the race, which a bad config
-#: loses early, takes so many times as long.
+#: Longest look of the search, in seconds. A look is worth its time where the race, which a bad
+#: config loses early, takes at least this many times as long.
 MOST_LOOK_S, RACES = 5.0, 4.0
-#: The rounds of a proof are not cut short before they took so long, in seconds.
+#: Least time for the rounds of a proof, in seconds.
 LEAST_S = 120.0
-#: New incumbents per e-fold of trials: half the records of a random order, since a search begins
-#: with what it expects most of (20 to 28 measurements in 12 trials over recorded tables).
-INCUMBENTS = 0.5
-#: After so many trials `gp` expects too little of another one (8 to 16 over six recorded tables).
-ENOUGH_TRIALS = 12
-#: Measurements of at least this length are announced; a candidate gets fewer of them.
+#: Usual number of measurements to find a capacity: the mean of 60 searches over five tables.
+CLIMB = 4
+#: Usual number of trials until `gp` expects too small a gain: the median of these searches.
+ENOUGH_TRIALS = 9
+#: Longer measurements, in seconds, are announced, and a candidate has the time of this many.
 LONG_S, FEW_PROBES = 10.0, 3
-#: The ways of deploying a trial that load the model.
+#: An estimate this many times as long as the one before the first measurement is announced.
+LONGER = 1.5
+#: The kinds of deployment that load the model.
 _LOADED = ("reload", "restart")
-#: Loads of the model are told where each takes so long.
+#: A note reports loading times of the model from this many seconds on.
 SLOW_LOAD_S = 10.0
 
 
 @dataclass(frozen=True)
 class Seen:
-    """What is known of the model.
+    """What is known about the model.
 
     Attributes:
-        rate_per_s: Requests it answers within the SLOs; None: enough that no window is longer.
-        loads_s: How long each load of it on a server took.
+        rate_per_s: Requests per second that it answers within the SLOs; None where not known, then
+            assumed high enough for the shortest windows.
+        loads_s: Seconds that each loading of the model on a server took.
     """
 
     rate_per_s: float | None = None
@@ -64,7 +66,7 @@ class Seen:
 
     @property
     def load_s(self) -> float:
-        """Usual cost of one load; a guess before the first."""
+        """Seconds of one loading of the model, the median; `DEPLOY_S` before the first."""
         return median(self.loads_s) if self.loads_s else DEPLOY_S
 
     @property
@@ -79,13 +81,13 @@ class Seen:
 
 @dataclass(frozen=True)
 class Estimate:
-    """Seconds of the search and of the proof, as a rule.
+    """Estimated seconds of the search and of the proof.
 
     Attributes:
-        last_s: They are those of the last run, which took so long in all.
-        after_rounds_s: Of the proof, what comes after its rounds.
-        soak_s: Of that, what comes last.
-        loads: How often the models are loaded on a server, about.
+        last_s: Seconds of the whole last run, where the estimate repeats that run; else None.
+        after_rounds_s: The part of the proof after its rounds.
+        soak_s: The part of ``after_rounds_s`` that the first soak takes.
+        loads: About how many times the models are loaded on a server.
     """
 
     search_s: float
@@ -96,10 +98,14 @@ class Estimate:
     loads: int = 0
 
     @property
+    def total_s(self) -> float:
+        return self.search_s + self.proof_s
+
+    @property
     def text(self) -> str:
-        """`the last run took 6:05 (search 2:00, proof 3:10)`, or `about` so long."""
-        known, both_s = self.last_s, self.search_s + self.proof_s
-        total = f"about {_clock(both_s)}" if known is None else f"the last run took {_clock(known)}"
+        """`the last run took 6:05 (search 2:00, proof 3:10)`, or `about 6:05 (…)`."""
+        known = self.last_s
+        total = f"the last run took {_clock(known)}" if known else f"about {_clock(self.total_s)}"
         return f"{total} (search {_clock(self.search_s)}, proof {_clock(self.proof_s)})"
 
     @property
@@ -108,7 +114,7 @@ class Estimate:
 
 
 def foresee_run(results: Path, job: Job, seen: Seen = Seen()) -> Estimate:
-    """What the last run of the model took that was to take as long; without one, an estimate."""
+    """The times of the last run with the same model and budget; without one, an estimate."""
     limits, plain = ("budget", "confirm"), job.spec.plain()
 
     def took(store: RunStore) -> Estimate | None:
@@ -128,7 +134,7 @@ def foresee_run(results: Path, job: Job, seen: Seen = Seen()) -> Estimate:
 
 
 def estimate_run(job: Job, seen: Seen = Seen()) -> Estimate:
-    """From the budget, the window, and what a proof measures as a rule."""
+    """The estimate by the budget, the windows and the usual measurements of a proof."""
     spec, load_s, point_s = job.spec, seen.load_s, _measurement_s(job, seen)
     trials = min(_trials(spec), job.space.size().count)
     search_s = trials * load_s + _search_s(job, trials, seen)
@@ -137,11 +143,12 @@ def estimate_run(job: Job, seen: Seen = Seen()) -> Estimate:
     rounds, sides = min(ROUNDS, spec.confirm.rounds), 1 + min(spec.confirm.finalists, trials)
     loads = 1 if job.plan.listed is not None else LOADS_A_ROUND
     fields = len(spec.server.space) + sum(len(m.space) for m in spec.models.values())
-    point_s, soak_s, soaks = _measurement_s(job, seen, of_round=True), _soak_s(job, seen), 1
+    soak_s, soaks = _soak_s(job, seen), 1
     round_s = loads * point_s
     if seen.rate_per_s is not None and point_s >= SLOW_ROUND_S and job.plan.searches_rates:
         round_s, soaks = max(LOOK_ANSWERS / seen.rate_per_s, LEAST_LOOK_S), 2
-    rounds_s = min(rounds * sides * (load_s + round_s), rounds_at_most_s(spec, search_s))
+    made = (1.0 - FAR_BEHIND) * rounds * sides + FAR_BEHIND
+    rounds_s = min(made * (load_s + round_s), rounds_at_most_s(spec, search_s))
     undone = CHANGED * fields
     after_s = undone * (load_s + point_s) + soaks * soak_s
     return Estimate(
@@ -149,26 +156,26 @@ def estimate_run(job: Job, seen: Seen = Seen()) -> Estimate:
         rounds_s + after_s,
         after_rounds_s=after_s,
         soak_s=soak_s,
-        loads=1 + trials + math.ceil(rounds * sides + undone) + soaks * (soak_s > 0.0),
+        loads=1 + trials + math.ceil(made + undone) + soaks * (soak_s > 0.0),
     )
 
 
 def _trials(spec: Spec) -> int:
-    """Those of the budget, or as many as it takes a search that ends by itself."""
+    """The trials of the budget, or the usual number where the search may end by itself."""
     ends = spec.search.strategy is StrategyName.GP and float(spec.confirm.min_gain) > 0.0
     return min(spec.budget.trials, ENOUGH_TRIALS) if ends else spec.budget.trials
 
 
 def rounds_at_most_s(spec: Spec, searched_s: float) -> float:
-    """The time after which a proof begins no further round."""
+    """The time, in seconds, after which a proof begins no further round."""
     given = spec.confirm.time
     return max(searched_s, LEAST_S) if given is None else float(given)
 
 
 def spent_s(trials: Sequence[Trial]) -> float:
-    """On trials; those that several benches measured at the same time count once.
+    """Seconds spent on trials; time in which several benches measured counts once.
 
-    A trial of several benches ended ``time`` after it was started.
+    On several benches, a trial took its total time from its start.
     """
     alone = sum(t.time.total_s for t in trials if t.bench is None)
     beside = [datetime.fromisoformat(t.started_at).timestamp() for t in trials if t.bench]
@@ -181,11 +188,17 @@ def spent_s(trials: Sequence[Trial]) -> float:
 
 
 def refuse_too_short(job: Job, seen: Seen | None) -> None:
-    """Before anything of a new run is started.
+    """Refuses a budget that is too small to compare two configs, before a new run starts.
 
     Raises:
-        SpecError: The time of the budget is over before two configs can have been measured.
+        SpecError: The budget has one trial, or less time than two measurements take.
     """
+    if job.spec.budget.trials < 2:
+        raise SpecError(
+            f"the budget is {count_text(job.spec.budget.trials, 'trial')}, and the current config "
+            "needs one",
+            "set budget.trials or --trials to 2 or more",
+        )
     known, time_s = seen or Seen(), job.spec.budget.time
     load_s, point_s = 2 * known.load_s, _measurement_s(job, known)
     if time_s is not None and time_s < load_s + 2 * point_s:
@@ -203,19 +216,19 @@ def _search_s(job: Job, trials: int, seen: Seen) -> float:
     point_s = _measurement_s(job, seen)
     if job.plan.listed is not None:
         return trials * (1 + len(job.plan.listed)) / 2 * point_s
-    incumbents = min(trials, 1.0 + INCUMBENTS * math.log(trials))
-    most = (
-        MOST_PROBES if seen.rate_per_s is None else most_probes(job.spec, job.plan, seen.rate_per_s)
-    )
+    incumbents = min(trials, 1.0 + math.log(trials))  # the records of a random order, about
+    most = CLIMB
+    if seen.rate_per_s is not None and length_s(job.spec, job.plan, seen.rate_per_s) > LONG_S:
+        most = FEW_PROBES
     looks = job.plan.searches_rates and len(job.spec.streams) == 1
     loser_s = MOST_LOOK_S if looks and point_s >= RACES * MOST_LOOK_S else point_s
     return (trials - incumbents) * loser_s + incumbents * most * point_s
 
 
-def _measurement_s(job: Job, seen: Seen, *, of_round: bool = False) -> float:
+def _measurement_s(job: Job, seen: Seen) -> float:
     """One measurement; at low rates it is longer, as long as the percentile needs."""
     load = _load(job, seen)
-    window = round_window(job.spec, load) if of_round else window_of(job.spec, load, brief=True)
+    window = window_of(job.spec, load, brief=True)
     arrivals = job.spec.workload.arrivals
     starts = arrivals.restarts if isinstance(arrivals, ClosedArrivals) else 1
     each_s = part_s(window.duration_s, starts)
@@ -228,14 +241,14 @@ def _load(job: Job, seen: Seen) -> LoadPoint:
 
 
 def _soak_s(job: Job, seen: Seen) -> float:
-    """One long load on what is written; soaks at lowered loads are not included."""
+    """Seconds of one soak; soaks at lower loads are not included."""
     if float(job.spec.confirm.soak) == 0.0:
         return 0.0
     return soak_of(job.spec, _load(job, seen)).total_s + OVERHEAD_S
 
 
 def seen_before(results: Path, job: Job) -> Seen | None:
-    """By the newest run of this model that has trials; None without one."""
+    """What the newest run of this model with trials shows; None without one."""
 
     def seen(store: RunStore) -> Seen | None:
         trials = store.trials() if store.manifest().name == job.spec.name else []
@@ -245,20 +258,15 @@ def seen_before(results: Path, job: Job) -> Seen | None:
 
 
 def seen_in(trials: Sequence[Trial], job: Job) -> Seen:
-    """What a search shows of its model."""
+    """What the trials of a search show about the model."""
     loads_s = tuple(t.time.deploying_s for t in trials if t.deployment in _LOADED)
     rate = next((level for t in trials if (level := t.sustained_level)), None)
     return Seen(rate if job.plan.arrivals.open_loop else None, loads_s)
 
 
 def length_s(spec: Spec, plan: LoadPlan, level: float) -> float:
-    """How long one measurement keeps load on the model, as far as that is known beforehand."""
+    """The expected length of one measurement, in seconds, with its warm-up."""
     return window_of(spec, LoadPoint(plan.arrivals, level), brief=True).total_s
-
-
-def most_probes(spec: Spec, plan: LoadPlan, level: float) -> int:
-    """Measurements of one candidate: where each takes minutes, its capacity may be rougher."""
-    return FEW_PROBES if length_s(spec, plan, level) > LONG_S else MOST_PROBES
 
 
 def minutes(seconds: float) -> str:

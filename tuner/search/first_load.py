@@ -1,4 +1,4 @@
-"""The first load for a config about which nothing is known yet."""
+"""The first load of a config without earlier measurements."""
 
 from __future__ import annotations
 
@@ -14,20 +14,21 @@ from tuner.score.saturation import Saturated
 from tuner.spec.slo import Slo
 from tuner.spec.units import digits
 
-#: A search without an incumbent begins with this share of the rate at which the server saturates,
-#: or of the one-at-a-time rate where the former is not known. Of a config whose first calls were
-#: timed, it begins with what these let expect, but no more than the last share.
+#: Without an incumbent, the first load is this share of the rate when saturated, or, where that is
+#: not known, of the one-at-a-time rate. Where the first calls were timed, it is the capacity that
+#: they predict, but at most the last of these shares of the rate when saturated.
 FIRST_SHARE, FIRST_SHARE_ALONE, MOST_SHARE = 0.8, 0.6, 0.93
-#: To saturate it, as many at once as it answers one by one in this time, within these limits.
+#: To saturate a config: as many requests in flight as it answers one by one in this many seconds,
+#: within these limits.
 IN_FLIGHT_S, FEWEST_AT_ONCE, MOST_AT_ONCE = 1.0, 4, 256
-#: A slow model is asked this many, so that all of its instances are busy, or as many as even a
-#: single one answers while a look lasts.
+#: Requests in flight for a slow model, so that all of its instances are busy, unless a single
+#: instance answers fewer in `LOOK_S`.
 ENOUGH_AT_ONCE = 16
-#: It was saturated if that many at once took longer than one by itself by this factor.
+#: A config is saturated if a request in flight takes longer than a single one by this factor.
 QUEUED = 1.5
-#: Share of the one-at-a-time rate at which requests are mostly alone.
+#: Share of the one-at-a-time rate at which most requests are alone.
 ALONE_SHARE = 0.3
-#: First concurrency of such a search in a closed loop where no latency is bounded.
+#: First number of clients in a closed loop without an SLO on a latency.
 FIRST_CONCURRENCY = 2.0
 
 
@@ -36,8 +37,9 @@ class First:
     """The first level of a search.
 
     Attributes:
+        level: Requests per second of an open loop, or clients of a closed one.
         lowest: If this level fails, no lower one is worth measuring.
-        most: Most requests per second that the config answers, as far as was seen.
+        most: Requests per second that the config answered when saturated; infinite if not known.
     """
 
     level: float
@@ -53,11 +55,19 @@ def first_level(
     bound: Slo | None = None,
     likely_per_s: float = math.inf,
 ) -> First:
-    """Finds the first load of a capacity search when nothing is known of the deployed config.
+    """The first load for the deployed config, by requests one at a time and many at once.
 
-    ``bound``: the tightest upper bound on a latency. Where one request alone takes longer, only a
-    load under which requests are mostly alone is worth measuring. ``likely_per_s``: its capacity by
-    its first calls; infinite where these were not timed.
+    Args:
+        note: Receives a sentence about the results.
+        bound: The tightest upper bound on a latency. If one request alone takes longer, only a load
+            at which most requests are alone is worth measuring.
+        likely_per_s: The capacity by the first calls, in requests per second; infinite where these
+            were not timed.
+
+    Raises:
+        LoadFailedError: Single requests gave no usable result.
+        ModelFailsError: The model fails requests.
+        ServerGoneError: The server died.
     """
     alone_s = bench.one_at_a_time(seed)
     latency_s = alone_s[""]
@@ -76,7 +86,7 @@ def first_level(
         seen += f"; {many} at once gave no result ({error.message})"
     else:
         if many < ENOUGH_AT_ONCE and not _queued(many, rate, latency_s):
-            many = ENOUGH_AT_ONCE  # there are many instances: it will not take long
+            many = ENOUGH_AT_ONCE  # many instances: so they answer fast
             rate = bench.many_at_once(many, seed)
         seen += f"; with {many} at once it answers {digits(rate, 4)}/s"
         most = rate if _queued(many, rate, latency_s) else math.inf
@@ -86,7 +96,7 @@ def first_level(
 
 
 def first_of(seen: Saturated, likely_per_s: float = math.inf) -> First:
-    """The same, by what a config answered when it was saturated."""
+    """The first load of an open loop, by the screening of the config."""
     most = math.inf if seen.at_most_per_s is None else seen.at_most_per_s
     return First(_first(seen.answered_per_s, likely_per_s), most=most)
 
@@ -97,20 +107,20 @@ def _first(answered_per_s: float, likely_per_s: float) -> float:
 
 
 def at_once(latency_s: float) -> int:
-    """Requests in flight: what a fast model answers in `IN_FLIGHT_S`, fewer for a slow one."""
+    """Requests in flight that saturate a config, by the seconds of a single request."""
     slow = min(ENOUGH_AT_ONCE, int(LOOK_S / latency_s))
     return min(max(round(IN_FLIGHT_S / latency_s), slow, FEWEST_AT_ONCE), MOST_AT_ONCE)
 
 
 def _queued(many: int, rate_per_s: float, latency_s: float) -> bool:
-    """Whether that many requests at once had to wait for each other."""
+    """Whether ``many`` requests in flight had to wait for each other."""
     return many / rate_per_s > QUEUED * latency_s
 
 
 def _first_clients(
     latency_s: float, bound: Slo | None, seen: str, note: Callable[[str], None]
 ) -> First:
-    """The number of clients that wait no longer than the bound even if served one by one."""
+    """The number of clients that meet the bound even if they are served one by one."""
     if bound is None:
         return First(FIRST_CONCURRENCY)
     fit = bound.bound / 1e6 / latency_s

@@ -1,4 +1,4 @@
-"""What refusals and memory readings forbid: candidates that ask for as much, or more."""
+"""Candidates that cannot fit, by refusals of others that need no more, and by their memory."""
 
 from __future__ import annotations
 
@@ -19,24 +19,26 @@ from tuner.spec.metrics import GPU_MEMORY
 from tuner.spec.paths import MAX_BATCH_SIZE, is_instance_count
 from tuner.spec.slo import Slo
 
-#: Of what is free, this share stays so: memory grows under load, and neighbours may grow too.
+#: Share of the free memory to leave free: memory grows under load, also that of other processes.
 HEADROOM = 0.2
 _HEADROOM = f"{HEADROOM * 100:.0f}% headroom"
-#: Variance of a reading in units of what is learned from it: about 3 % of a reading is noise.
+#: Ridge penalty of the fit: the noise of a reading is about 3% of it.
 _NOISE = 1e-3
 
-#: In the path of a field that says who computes when, which takes hardly any memory.
+#: Parts of paths of fields that only schedule, and need hardly any memory.
 _FREE = ("thread", "rate_limiter")
-#: In the path of a field that says on what an instance runs.
+#: Parts of paths of fields that choose the device of an instance.
 _PLACE = (".kind", ".gpus")
 
 
 @dataclass(frozen=True)
 class ResourceDemand:
-    """What a candidate takes of the machine; more of anything is worse.
+    """What a candidate needs of the machine.
 
     Attributes:
-        instances, batches: By label of the model.
+        instances: The number of instances, by the model's label.
+        batches: The ``max_batch_size``, by the model's label.
+        cache_bytes: The size of the response cache; 0 without one.
     """
 
     instances: Mapping[str, int]
@@ -53,7 +55,7 @@ class ResourceDemand:
         )
 
     def covers(self, other: ResourceDemand) -> bool:
-        """At least as much of everything."""
+        """Whether this demand is at least as large in every respect."""
         return (
             all(self.instances.get(label, 1) >= n for label, n in other.instances.items())
             and all(self.batches.get(label, 0) >= n for label, n in other.batches.items())
@@ -72,15 +74,16 @@ def _integer(value: object) -> int:
 
 @dataclass(frozen=True)
 class Refusals:
-    """Learned from the finished trials of a run."""
+    """The refused candidates among the finished trials of a run."""
 
     history: Sequence[Trial]
 
     def forbids(self, candidate: Candidate) -> bool:
-        """One that asked for no more was refused, and none that asked for as much was served.
+        """Whether a candidate that needs no more was refused, and none that needs as much served.
 
-        Where there was no memory, more threads need no less of it. Where any but the number of
-        instances was served, as on a device that one process can hold, no field makes room for it.
+        After a lack of memory, only fields that change the memory distinguish candidates. After
+        another refusal of a number of instances, where fewer of the same were served (as on a
+        device that serves one process only), only the device and the number of instances do.
         """
         return any(self._rules_out(t, candidate) for t in self.history if t.refused)
 
@@ -102,7 +105,7 @@ class Refusals:
 
 
 def _served(demand: ResourceDemand, alike: Sequence[Trial]) -> bool:
-    """One that asks for as much was served."""
+    """Whether one of the trials served a candidate that needs at least as much."""
     served = (t for t in alike if t.state is not TrialState.FAILED)
     return any(ResourceDemand.of(t.candidate).covers(demand) for t in served)
 
@@ -115,19 +118,19 @@ def _alike(
 
 
 def _memory_key(candidate: Candidate) -> list[tuple[Knob, Any]]:
-    """What is equal in two candidates of which each instance takes about as much memory."""
+    """The fields that are equal in two candidates whose instances need about the same memory."""
     return [(k, v) for k, v in service_key(candidate) if not any(w in k.path for w in _FREE)]
 
 
 def _place_key(candidate: Candidate) -> list[tuple[Knob, Any]]:
-    """What is equal in two candidates whose instances run on the same."""
+    """The fields that are equal in two candidates whose instances run on the same devices."""
     return [(k, v) for k, v in candidate.fields.items() if any(w in k.path for w in _PLACE)]
 
 
 def cannot_fit(
     candidate: Candidate, history: Sequence[Trial], slos: Sequence[Slo]
 ) -> Reason | None:
-    """Why there is no memory for it, by what the trials' models took; None where there may be."""
+    """Why a candidate does not fit in memory, by the memory of earlier trials; None if it may."""
     wanted, alike = ResourceDemand.of(candidate), _alike(candidate, history, _memory_key)
     if _served(wanted, alike):
         return None
@@ -136,18 +139,25 @@ def cannot_fit(
         bounds = [s.bound for s in slos if s.metric is GPU_MEMORY and is_of_gpu(name)]
         if bounds and (left := min(bounds) - latest.others_bytes) < limit:
             limit, why = max(left, 0.0), "within the SLO"
-        known = [
-            (ResourceDemand.of(t.candidate), t.memory[name]) for t in alike if name in t.memory
-        ]
-        needed = _estimate(wanted, known)
+        needed = _estimate(wanted, _least([t for t in alike if name in t.memory], name))
         if needed > limit:
             facts = {"needed_bytes": round(needed), "limit_bytes": round(limit)}
             return Reason(ReasonKind.NO_ROOM, facts={**facts, "memory": name, "why": why})
     return None
 
 
+def _least(trials: Sequence[Trial], name: str) -> list[tuple[ResourceDemand, Memory]]:
+    """The smallest reading of each demand: one after a reload may include the copy before it."""
+    least: list[tuple[ResourceDemand, Memory]] = []
+    for trial in sorted(trials, key=lambda t: t.memory[name].taken_bytes):
+        demand = ResourceDemand.of(trial.candidate)
+        if all(demand != other for other, _ in least):
+            least.append((demand, trial.memory[name]))
+    return least
+
+
 def _estimate(wanted: ResourceDemand, known: Sequence[tuple[ResourceDemand, Memory]]) -> float:
-    """Memory grows with each model's instances and with what each may be given at once."""
+    """The memory needed in bytes: linear in each model's instances and their largest batches."""
     labels = sorted(wanted.instances)
     rows = np.array([_row(demand, labels) for demand, _ in known])
     taken = np.array([memory.taken_bytes for _, memory in known], float)
@@ -157,7 +167,7 @@ def _estimate(wanted: ResourceDemand, known: Sequence[tuple[ResourceDemand, Memo
 
 
 def _row(demand: ResourceDemand, labels: Sequence[str]) -> npt.NDArray[np.float64]:
-    """What weighs less explains less, where readings leave it open."""
+    """The regressors; where readings leave it open, one of a smaller scale explains less."""
     values = [0.25]
     for label in labels:
         instances = demand.instances.get(label, 1)

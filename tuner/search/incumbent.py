@@ -1,4 +1,4 @@
-"""Which trial is best, and which may be as good."""
+"""The best trial, and others that may be as good."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from tuner.spec.slo import Goal
 
 
 def ranked(trials: Sequence[Trial], goal: Goal, current: Candidate) -> list[Trial]:
-    """Fully measured trials, best first: feasible ones by objective, others by their misses.
+    """Fully measured trials, the best first: feasible ones by score, others by violation.
 
-    Among equals the one that changes less of the current config comes first, then the earlier one.
+    Among equals, the one with fewer changes of the current config comes first, then the earlier.
     """
 
     def order(trial: Trial) -> tuple[tuple[bool, float, float], int, int]:
@@ -26,23 +26,23 @@ def ranked(trials: Sequence[Trial], goal: Goal, current: Candidate) -> list[Tria
 
 
 def incumbent(trials: Sequence[Trial], goal: Goal, current: Candidate) -> Trial | None:
-    """The best trial that meets the SLOs; None when none does."""
+    """The best trial that met the SLOs; None if none did."""
     return next(iter(leaders(trials, goal, current)), None)
 
 
 def leaders(trials: Sequence[Trial], goal: Goal, current: Candidate) -> list[Trial]:
-    """Trials that met the SLOs, best first."""
+    """Trials that met the SLOs, the best first."""
     return [t for t in ranked(trials, goal, current) if t.score and t.score.feasible]
 
 
 def reached_level(trial: Trial, near_miss: float) -> float | None:
-    """The highest load at which it met every SLO, or missed none by more than noise."""
+    """The highest level without a miss of an SLO beyond the noise; None without one."""
     levels = [p.level for p in trial.points if _reached(p, near_miss)]
     return max(levels, default=None)
 
 
 def near_misses(trials: Sequence[Trial], near_miss: float) -> list[Trial]:
-    """Trials that lost their race by no more than noise whenever they were measured, best first."""
+    """Trials that lost their race within the noise at each measurement, the best first."""
 
     def order(trial: Trial) -> tuple[float, float, int]:
         lowest = min(trial.points, key=lambda p: p.level)
@@ -53,5 +53,5 @@ def near_misses(trials: Sequence[Trial], near_miss: float) -> list[Trial]:
 
 
 def _reached(point: Point, near_miss: float) -> bool:
-    """Too few answers show no loss."""
+    """Whether the point missed no SLO beyond the noise; too few answers are no miss."""
     return point.outcome is not SloOutcome.MISSED or nearly(point, near_miss)

@@ -1,16 +1,16 @@
-"""Optuna, imported at its first use; candidates as its parameters, and what it is told of a trial.
+"""Optuna, imported at its first use: candidates as Optuna's parameters, trials as its trials.
 
 A parameter with listed values is a categorical of texts (`unset`, `off`, `8`, `4,8`); a range an
 integer. A range with a special value is two parameters: `PATH.choice`, the special value or
-`range`, and, only when that says `range`, `PATH` itself. What means nothing in a candidate is
-not suggested for it, so the study's trials have different parameters (a conditional space).
+`range`, and, only for `range`, `PATH` itself. Parameters without an effect in a candidate are left
+out, so the study's trials have different parameters (a conditional space).
 
-What a trial is to Optuna:
+How Optuna receives a trial:
 
 - measured: the score; the sum of relative SLO overshoots is the constraint.
-- pruned (lost to the incumbent at its load): a full trial with its bound made smaller by the
-  overshoot, and no constraint. It may meet the SLOs at a lower load, so it is not infeasible,
-  and how badly it lost says how far below the incumbent it is likely to be.
+- pruned (lost to the incumbent at its load): a complete trial whose value is the bound divided by
+  one plus the overshoot, without a constraint. The trial may meet the SLOs at a lower load, so it
+  is not infeasible, and the overshoot indicates how far below the incumbent that load is.
 - failed: no value, and a constraint above every measured one. Optuna forgets trials in state
   FAIL and gives them no constraint (3.6.1, `_process_constraints_after_trial`), so the sampler
   would propose their neighbours again; in state PRUNED they count as the worst.
@@ -39,7 +39,7 @@ else:
 
 @contextmanager
 def quiet_optuna() -> Iterator[None]:
-    """Only Optuna's errors are logged; other warnings than its own pass."""
+    """Within the context, Optuna logs errors only; warnings of other libraries pass."""
     before = optuna.logging.get_verbosity()
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     try:
@@ -50,7 +50,7 @@ def quiet_optuna() -> Iterator[None]:
         optuna.logging.set_verbosity(before)
 
 
-#: Constraint of a failed trial: more than any sum of overshoots.
+#: Constraint of a failed trial: above any sum of overshoots.
 FAILED_VIOLATION = 1e6
 #: Where Optuna 3.6.1 keeps a trial's constraints.
 CONSTRAINTS = "constraints"
@@ -58,7 +58,7 @@ CONSTRAINTS = "constraints"
 
 @dataclass(frozen=True)
 class Observation:
-    """``value`` is None for a failed trial; ``violation`` above 0 is infeasible."""
+    """A trial for Optuna: ``value``, None if it failed; ``violation``, above 0 if infeasible."""
 
     value: float | None
     violation: float
@@ -76,7 +76,7 @@ def observe(trial: Trial, goal: Goal) -> Observation:
 
 
 def frozen_trial(space: Space, goal: Goal, trial: Trial) -> optuna.trial.FrozenTrial:
-    """The trial as Optuna's samplers read it."""
+    """The trial in the form that Optuna's samplers read."""
     seen = observe(trial, goal)
     values = params(space, trial.candidate)
     known = distributions(space)
@@ -90,7 +90,7 @@ def frozen_trial(space: Space, goal: Goal, trial: Trial) -> optuna.trial.FrozenT
     )
 
 
-#: What Optuna holds for a parameter here: the text of a choice, or a number.
+#: A value of one of Optuna's parameters: the text of a choice, or a number.
 OptunaValue = str | int
 
 #: The other choice beside a special value.
@@ -115,10 +115,10 @@ def distributions(space: Space) -> dict[str, optuna.distributions.BaseDistributi
 
 
 def suggest(space: Space, ask: Callable[[str], OptunaValue]) -> Candidate:
-    """The candidate made by asking ``ask`` for each parameter by name, parents first.
+    """The candidate with the values that ``ask`` gives for each parameter by name, parents first.
 
-    It may lie outside the space (no preferred size left below max_batch_size) or break one of
-    Triton's rules: the caller asks `Space.contains` and `Space.violations`.
+    The candidate may be outside the space (no preferred size is left below max_batch_size) or break
+    one of Triton's rules: the caller must check `Space.contains` and `Space.violations`.
     """
     values: dict[Knob, FieldValue] = {}
     for parameter in space.parameters:
@@ -131,10 +131,9 @@ def suggest(space: Space, ask: Callable[[str], OptunaValue]) -> Candidate:
 
 
 def params(space: Space, candidate: Candidate) -> dict[str, OptunaValue]:
-    """Optuna's parameters of a candidate; empty when it lies outside the space.
+    """Optuna's parameters of a candidate; empty where the candidate is outside the space.
 
-    All or nothing: a few parameters without the others would make the sampler believe that they
-    do not depend on each other.
+    With only some of the parameters, the sampler would treat these as independent of the others.
     """
     candidate = space.canonical(candidate)
     if not space.contains(candidate):

@@ -1,4 +1,4 @@
-"""How a search stands: its best config beside the current one, and the time until the verdict."""
+"""The outlook of a run: the gain of the best config so far, and the time until the verdict."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tuner.search.incumbent import incumbent
 
 
 class Ahead(Enum):
-    """What of a run is still to come, its first part included."""
+    """The part of a run that begins next; all later parts follow it."""
 
     SEARCH = "search"
     ROUNDS = "rounds"
@@ -25,7 +25,7 @@ class Ahead(Enum):
 def outlook_of(
     job: Job, trials: Sequence[Trial], elapsed_s: float = 0.0, ahead: Ahead = Ahead.SEARCH
 ) -> Outlook:
-    """What the plan says for what is known by now; ``elapsed_s`` is used up of the search."""
+    """The outlook by the trials so far; ``elapsed_s``: seconds that the search has taken."""
     expected = estimate_run(job, seen_in(trials, job))
     left_s = {
         Ahead.SEARCH: max(expected.search_s - elapsed_s, 0.0) + expected.proof_s,
@@ -38,7 +38,7 @@ def outlook_of(
     current_trial = next((t for t in trials if t.candidate == current), None)
     if best is None or current_trial is None or best.candidate == current_trial.candidate:
         return Outlook(left_s)
-    aim = Aim(job.spec.objective, job.spec.slos, job.plan)
+    aim = Aim(job.spec.objective)
     known, ours = aim.measured(current_trial), aim.measured(best)
     least = aim.bound(current_trial) if known is None else known
     gain = None if ours is None or least is None else math.exp(ours - least)

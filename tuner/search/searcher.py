@@ -1,4 +1,4 @@
-"""The loop's partner: what to measure next, and what was learned."""
+"""The searcher: what to measure next, given the finished and the pending trials."""
 
 from __future__ import annotations
 
@@ -13,23 +13,26 @@ from tuner.space.space import Space
 
 
 class Searcher:
-    """Begins with the strategy's designs, where it has some, and the current config.
+    """Proposes the strategy's designs and the current config first, then the strategy's proposals.
 
-    The strategy proposes the others, none twice. What is being measured counts as taken, and the
-    strategy is told of it.
+    No candidate is proposed twice, also while it is pending. The strategy receives the pending
+    candidates.
 
-    Where server arguments are searched, a strategy may make several proposals from the same
-    history, and those that the running server can take are measured first. Batches begin at fixed
-    trial numbers, so that a resumed run makes the same ones.
+    Where server arguments are searched, a strategy may make a batch of proposals from the same
+    history; those for the running server are measured first. Batches begin at fixed trial numbers,
+    so that a resumed run makes the same batches.
 
     Args:
+        history: The finished trials of an earlier part of the run.
         record: The study to write the trials into.
         keep: Stores each trial.
         first: Candidates that are measured before the designs.
-        several: Several benches measure, each with a server of its own: there are no batches.
+        several: Several benches measure, each with its server, so there are no batches.
 
     Attributes:
-        pending: Proposals that are being measured.
+        history: The finished trials.
+        pending: The proposals in progress.
+        duplicates: Candidates that strategies drew again, although they were taken.
     """
 
     def __init__(
@@ -60,9 +63,9 @@ class Searcher:
             record.write(self.history)
 
     def next(self) -> Proposal | Enough | None:
-        """What to measure after all that was begun; None when the space is exhausted.
+        """The next proposal; None where the space is exhausted.
 
-        Asked again before `start`, it answers the same.
+        The result is the same until `start` is called.
         """
         number = len(self.history) + len(self.pending)
         current = self._space.current
@@ -83,23 +86,23 @@ class Searcher:
 
     @property
     def leads(self) -> Sequence[Candidate]:
-        """What a search begins with and nobody has measured: designs, then the current config."""
+        """The first candidates that are not begun yet: designs, then the current config."""
         begun = self.begun
         return [c for c in self._leads if c not in begun]
 
     def rank(self, leads: Sequence[Candidate], *, by_looks: bool) -> None:
-        """Measures ``leads`` in this order, but the current config no later than second.
+        """Sets the order of ``leads``; the current config remains first or second.
 
-        ``by_looks``: they were looked at; else a strategy may expect more of another one.
+        ``by_looks``: the order is by looks, and final; else the strategy may change it.
         """
         self._leads, self._by_looks = list(leads), by_looks
 
     def start(self, proposal: Proposal) -> None:
-        """It is about to be measured."""
+        """Adds a proposal to the pending ones."""
         self.pending.append(proposal)
 
     def tell(self, trial: Trial) -> None:
-        """A finished trial, which is stored before anything else."""
+        """Adds a finished trial, which is stored first."""
         self._keep(trial)
         self.history.append(trial)
         self._end(trial.candidate)
@@ -107,7 +110,7 @@ class Searcher:
             self._record.write(self.history)
 
     def give_up(self, candidate: Candidate) -> None:
-        """The started trial gave no result, and is treated as if it had never begun."""
+        """Removes a pending candidate that gave no result, as if it had never begun."""
         self._lead_given_up = True
         self._end(candidate)
 
@@ -116,11 +119,11 @@ class Searcher:
 
     @property
     def begun(self) -> list[Candidate]:
-        """All that was measured, or is being measured."""
+        """The candidates of all finished and pending trials."""
         return [*(t.candidate for t in self.history), *(p.candidate for p in self.pending)]
 
     def _leads_left(self) -> list[Candidate]:
-        """Designs, without those that ask for as much as what was refused."""
+        """Designs that are not begun, without those that refusals rule out."""
         taken, refusals = self._taken(self.history), Refusals(self.history)
         left = (c for c in self._leads if c.key not in taken and c != self._space.current)
         return [c for c in left if not refusals.forbids(c)]
@@ -128,7 +131,7 @@ class Searcher:
     def _propose(
         self, number: int, history: Sequence[Trial], taken: set[str]
     ) -> Proposal | Enough | None:
-        """The strategy's proposal; nothing that asks for as much as what was refused."""
+        """The strategy's proposal, without candidates that refusals rule out."""
         refusals, taken = Refusals(history), set(taken)
         pending = [p.candidate for p in self.pending]
         while isinstance(
@@ -144,7 +147,7 @@ class Searcher:
         return {self._space.canonical(c).key for c in (*begun, self._space.current)}
 
     def _proposed(self, start: int) -> tuple[list[Proposal], Enough | None]:
-        """A batch, and why it is shorter than requested when the strategy had enough."""
+        """A batch of proposals, with the reason if the strategy ended it early."""
         history = self.history[:start]
         taken = self._taken(history)
         batch: list[Proposal] = []

@@ -1,4 +1,4 @@
-"""The search: one trial after the other, each on disk before the next begins."""
+"""The search: one trial after the other, each stored on disk before the next begins."""
 
 from __future__ import annotations
 
@@ -37,91 +37,140 @@ from tuner.triton.deploy import Deployment
 
 
 class CurrentConfigFailsError(TooManyFailedTrialsError):
-    """The config in the repository gives no measurement, so there is nothing to compare with."""
+    """The current config gives no measurement, so no config can be compared with it."""
 
 
-#: A model that fails by its own words may lack another model, or real requests.
+#: Reasons of a failing model whose cause may be a missing model, or random inputs.
 _FAILING = (ReasonKind.MODEL_FAILS, ReasonKind.MODEL_FAILED_REQUESTS)
 
 
+class RunningSearch:
+    """What one bench or several need to run the trials of a search.
+
+    Attributes:
+        limits: The limits of the budget.
+        clock: The budget's time.
+        screening: The looks at configs; those of the first configs are taken at once.
+    """
+
+    def __init__(self, session: Session, searcher: Searcher) -> None:
+        self.session, self.searcher = session, searcher
+        self.limits = SearchLimits.of(session.spec)
+        self.clock = Clock(session.load_s + spent_s(searcher.history), self.limits.time_s)
+        self.screening = Screening(session)
+        self._show_outlook()
+        leads = self.screening.ranked(searcher.leads)
+        searcher.rank(leads, by_looks=len(self.screening.seen) > 1)
+
+    def why_over(self) -> StopReason | None:
+        """Why the search is over, by the budget; None while it continues.
+
+        Raises:
+            CurrentConfigFailsError: The trial of the current config failed.
+            TooManyFailedTrialsError: More trials failed than the budget allows.
+        """
+        session, history, current = self.session, self.searcher.history, self.session.current
+        _refuse_unmeasurable(session, history)
+        tried = [t for t in history if t.attempts]
+        slos, plan = session.spec.slos, session.plan
+        hopeless = bool(lone_miss(history, slos, session.job.space))
+        reason = self.limits(
+            Progress(
+                trials=len(tried),
+                failed=sum(t.state is TrialState.FAILED for t in tried),
+                elapsed_s=self.clock.elapsed_s(),
+                begun=any(t.candidate == current for t in history),
+                out_of_reach=hopeless or out_of_reach(history, slos, plan, current),
+            )
+        )
+        if reason is StopReason.TOO_MANY_FAILED:
+            raise _too_many_failed(history)
+        return reason
+
+    def next(self) -> Proposal | StopReason:
+        """The next proposal; without one, why the search is over."""
+        with self.session.book.phase(Phase.SEARCHING):
+            proposal = self.searcher.next()
+        if isinstance(proposal, Proposal):
+            return proposal
+        return StopReason.EXHAUSTED if proposal is None else StopReason.ENOUGH
+
+    def start(self, proposal: Proposal) -> None:
+        """Shows the trial of a proposal, which begins now."""
+        number = len(self.searcher.history) + len(self.searcher.pending)
+        self.searcher.start(proposal)
+        current = self.session.current
+        self.session.events.trial_started(number, proposal.candidate, current)
+
+    def add(self, trial: Trial) -> None:
+        """Stores a finished trial, and shows it."""
+        session, history = self.session, self.searcher.history
+        with session.book.phase(Phase.WRITING):
+            self.searcher.tell(trial)
+        best = incumbent(history, session.spec.objective.goal, session.current)
+        self._show_outlook()
+        session.events.trial_finished(trial, best)
+
+    def give_up(self, candidate: Candidate) -> None:
+        """Drops a trial for which the budget's time was too short.
+
+        Raises:
+            CurrentConfigFailsError: The trial is that of the current config.
+        """
+        if candidate == self.session.current:
+            reason = Reason(ReasonKind.CURRENT_CONFIG_OUT_OF_TIME)
+            raise failed(CurrentConfigFailsError, reason, "; ".join(remedies([reason])))
+        self.searcher.give_up(candidate)
+
+    def _show_outlook(self) -> None:
+        outlook = outlook_of(self.session.job, self.searcher.history, self.clock.elapsed_s())
+        self.session.events.outlook(outlook)
+
+
 def search(session: Session, searcher: Searcher) -> tuple[list[Trial], StopReason]:
-    """Runs trials until the budget says stop; ``searcher`` keeps each.
+    """Runs trials until the search is over; ``searcher`` stores each.
 
     Raises:
         TooManyFailedTrialsError: More trials failed than the budget allows.
         InterruptedRunError: The user stopped it.
     """
-    budget = SearchLimits.of(session.spec)
-    goal = session.spec.objective.goal
-    clock = Clock(session.load_s + spent_s(searcher.history), budget.time_s)
-    session.events.outlook(outlook_of(session.job, searcher.history, clock.elapsed_s()))
-    screening = Screening(session)
-    leads = screening.ranked(searcher.leads)
-    searcher.rank(leads, by_looks=len(screening.seen) > 1)
-    history = searcher.history  # grows with each trial
+    running, history = RunningSearch(session, searcher), searcher.history  # grows with each trial
     while True:
-        refuse_unmeasurable(session, history)
         session.book.lap()
-        if reason := why_over(session, history, budget, clock):
+        if reason := running.why_over():
             return history, reason
-        with session.book.phase(Phase.SEARCHING):
-            proposal = searcher.next()
-        if not isinstance(proposal, Proposal):
-            return history, StopReason.EXHAUSTED if proposal is None else StopReason.ENOUGH
+        proposal = running.next()
+        if isinstance(proposal, StopReason):
+            return history, proposal
         session.checkpoint()
-        if proposal.note is not None:
-            session.events.note(proposal.note)
-        searcher.start(proposal)
-        session.events.trial_started(len(history), proposal.candidate, session.current)
-        trial = run_trial(session, history, proposal, clock, screening)
-        if trial is None:
-            give_up(session, searcher, proposal.candidate)
-            if any(t.candidate == session.current for t in history):
-                return history, StopReason.ABANDONED  # nor is there time for another
-            session.events.note(StopReason.ABANDONED.value.format(number=len(history)))
+        running.start(proposal)
+        trial = run_trial(session, history, proposal, running.clock, running.screening)
+        if trial is not None:
+            running.add(trial)
             continue
-        with session.book.phase(Phase.WRITING):
-            searcher.tell(trial)
-        best = incumbent(history, goal, session.current)
-        session.events.outlook(outlook_of(session.job, history, clock.elapsed_s()))
-        session.events.trial_finished(trial, best)
+        running.give_up(proposal.candidate)
+        if any(t.candidate == session.current for t in history):
+            return history, StopReason.ABANDONED  # there is no time for another trial, either
+        session.events.note(StopReason.ABANDONED.value.format(number=len(history)))
 
 
-def why_over(
-    session: Session, history: Sequence[Trial], budget: SearchLimits, clock: Clock
-) -> StopReason | None:
-    """Why the search is over, by the budget; None while it goes on."""
-    current = session.current
-    tried = [t for t in history if t.attempts]
-    slos, plan = session.spec.slos, session.plan
-    hopeless = bool(lone_miss(history, slos, session.job.space))
-    reason = budget(
-        Progress(
-            trials=len(tried),
-            failed=sum(t.state is TrialState.FAILED for t in tried),
-            elapsed_s=clock.elapsed_s(),
-            begun=any(t.candidate == current for t in history),
-            out_of_reach=hopeless or out_of_reach(history, slos, plan, current),
-        )
-    )
-    if reason is StopReason.TOO_MANY_FAILED:
-        raise _too_many_failed(history)
-    return reason
+def _refuse_unmeasurable(session: Session, history: Sequence[Trial]) -> None:
+    """Ends the run where the current config failed, since no config can be compared with it.
 
-
-def refuse_unmeasurable(session: Session, history: Sequence[Trial]) -> None:
-    """Without the current config there is nothing to compare with: its failure is reported."""
+    Raises:
+        CurrentConfigFailsError: The trial of the current config failed.
+    """
     for trial in history:
         if trial.candidate == session.current and trial.state is TrialState.FAILED:
             causes = [*filter(None, [trial.reason]), *_more_on(session, trial.reason)]
             facts = {"name": session.spec.name}
             reason = Reason(ReasonKind.CURRENT_CONFIG_FAILS, facts=facts, causes=tuple(causes))
-            hint = "; ".join(remedies([reason])) or "fix what is named there, then start again"
+            hint = "; ".join(remedies([reason])) or "fix that, then start again"
             raise failed(CurrentConfigFailsError, reason, hint)
 
 
 def _more_on(session: Session, reason: Reason | None) -> Iterator[Reason]:
-    """What a model's own words do not say: that it was not loaded, or that its input is made up."""
+    """Causes that a model's message does not name: a model is not loaded, or inputs are random."""
     failing = [r for r in (reason.chain() if reason else ()) if r.kind in _FAILING]
     if not failing:
         return
@@ -132,14 +181,6 @@ def _more_on(session: Session, reason: Reason | None) -> Iterator[Reason]:
             return
     if any(isinstance(s.inputs, RandomInputs) for s in session.spec.streams.values()):
         yield Reason(ReasonKind.RANDOM_INPUTS)
-
-
-def give_up(session: Session, searcher: Searcher, candidate: Candidate) -> None:
-    """A trial that ran out of the budget's time leaves nothing behind."""
-    if candidate == session.current:
-        reason = Reason(ReasonKind.CURRENT_CONFIG_OUT_OF_TIME)
-        raise failed(CurrentConfigFailsError, reason, "; ".join(remedies([reason])))
-    searcher.give_up(candidate)
 
 
 def _too_many_failed(history: Sequence[Trial]) -> TooManyFailedTrialsError:
@@ -160,9 +201,9 @@ def run_trial(
     screening: Screening,
     name: str = "",
 ) -> Trial | None:
-    """One trial, whatever goes wrong in it; None if it had no result when the time was over.
+    """Runs one trial; errors make it a failed trial. None if the time was over before a result.
 
-    ``name``: what notes call it; by its number where that is known.
+    ``name``: the name of the trial in notes; by default ``trial NUMBER``.
     """
     started_at = datetime.now(UTC).isoformat(timespec="milliseconds")
     number = len(history)
@@ -202,7 +243,7 @@ def run_trial(
 
 
 def _asks_too_much(error: TrialError) -> bool:
-    """Whether a config that asks for more of the machine would fail too."""
+    """Whether a config that needs more of the machine would fail, too."""
     slow = any(reason.kind is ReasonKind.LOAD_TIMEOUT for reason in error.reason.chain())
     return isinstance(error, DeployRefusedError) or slow or lacks_memory(error.reason)
 

@@ -1,7 +1,7 @@
-"""What a strategy is; `tuner.search.strategies.registry` has those there are.
+"""The protocol of a strategy; `tuner.search.strategies.registry` lists the strategies.
 
-It is a function of the finished and the pending trials: the same seed, trial number and history
-give the same candidate. That is what makes a resumed run go on as if it had never stopped.
+A strategy is a function of the finished and the pending trials: the same seed, trial number and
+history give the same candidate. So a resumed run continues as if it had never stopped.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from tuner.space.candidate import Candidate
 
 @dataclass(frozen=True)
 class Proposal:
-    """What to measure next.
+    """A candidate to measure next.
 
     Attributes:
-        duplicates: Candidates drawn on the way that were measured already.
-        predicted: What a strategy that has a model expects of it.
-        informative: It says much about the others: measured once more where it lost the race.
-        outdone: The strategy expects it to lose the race: it has lost with its first miss.
-        note: What the user should know about how it was chosen.
+        duplicates: The number of taken candidates that the strategy drew before this one.
+        predicted: The score that the strategy's model expects; None without a model.
+        informative: The result says much about other candidates: if it loses the race, the
+            candidate is measured once more.
+        outdone: The strategy expects the candidate to lose the race: it has no second chance.
     """
 
     candidate: Candidate
@@ -32,18 +32,17 @@ class Proposal:
     predicted: Predicted | None = None
     informative: bool = False
     outdone: bool = False
-    note: str | None = None
 
 
 @dataclass(frozen=True)
 class Enough:
-    """No proposal: another trial can be expected to gain this share, which is not worth it."""
+    """No proposal: the expected gain of another trial, a share, is too small."""
 
     expected_gain: float
 
 
 class InOrder:
-    """A strategy that expects nothing of candidates: they are measured in their order."""
+    """Base of strategies without expectations: the first candidates keep their order."""
 
     designs: Sequence[Candidate] = ()
 
@@ -51,7 +50,7 @@ class InOrder:
         return Proposal(leads[0], informative=True)
 
 
-#: Proposals made at once where some need another server: few enough to learn in between.
+#: Proposals per batch where some need another server: few, so that a strategy learns in between.
 BATCH = 4
 
 
@@ -60,14 +59,14 @@ class Strategy(Protocol):
 
     @property
     def at_once(self) -> int:
-        """How many to propose from one history where that saves starts of the server."""
+        """Proposals per batch from one history, where that saves starts of the server."""
 
     @property
     def designs(self) -> Sequence[Candidate]:
-        """What to measure first, the likeliest to be good first of all, if there are any."""
+        """Candidates to measure first, the most promising first; may be empty."""
 
     def lead(self, leads: Sequence[Candidate], history: Sequence[Trial]) -> Proposal:
-        """Which of the designs and the current config, at least one, is measured next."""
+        """Which of ``leads`` is measured next: designs or the current config, at least one."""
 
     def propose(
         self,
@@ -79,17 +78,18 @@ class Strategy(Protocol):
         """The candidate for trial ``number``: inside the space, and not taken.
 
         Args:
-            number: Of the trial; with the seed the only source of chance.
+            number: The trial's number; with the seed, the only source of randomness.
             history: Finished trials, oldest first.
-            taken: Keys of all candidates that are measured or about to be.
-            pending: Those that other benches are measuring: a strategy with a model counts them
-                as observed at what it expects of them.
+            taken: Keys of all candidates of finished and pending trials.
+            pending: Candidates that other benches are measuring: a strategy with a model treats
+                each as observed at its expected value.
 
         Returns:
-            None when the space holds no other candidate.
+            The proposal; `Enough` where the expected gain is too small; None where the space has
+            no other candidate.
         """
 
 
 def chance(seed: int, number: int) -> random.Random:
-    """Random numbers for one proposal: the same for a run and for its resumption."""
+    """The random generator for one proposal: the same in a run and when it is resumed."""
     return random.Random(f"{seed}/{number}")  # noqa: S311

@@ -1,7 +1,7 @@
 """The run as an Optuna study, which optuna-dashboard opens: `study.db`.
 
-Trials are written into it from `trials.jsonl` when the run begins and after each of them; nothing
-reads it back. A trial's own number is in its attribute `trial`.
+When the run begins and after each trial, new trials are added to the study; `tune` never reads them
+back. The attribute `trial` has the trial's number.
 """
 
 from __future__ import annotations
@@ -20,16 +20,17 @@ from tuner.sentences import sentence
 from tuner.space.space import Space
 from tuner.spec.slo import Goal, Objective
 
-#: Whoever writes the file waits so long for another who does.
+#: Seconds to wait while another process writes the file.
 _PATIENCE_S = 60.0
 
 
 class StudyRecord:
-    """An open study; closes its file on leaving the context.
+    """An open study; the file is closed at the end of the context.
 
     Args:
-        path: Of the SQLite file.
-        run: Run id.
+        path: The path of the SQLite file.
+        name: The name of the study.
+        run: The run's identifier.
 
     Raises:
         EnvironmentNotReadyError: The file cannot be opened.
@@ -55,7 +56,7 @@ class StudyRecord:
         self._close()
 
     def write(self, trials: Sequence[Trial]) -> None:
-        """Adds those that are not in the study yet."""
+        """Adds the trials that are not in the study yet."""
         with uninterrupted(), quiet_optuna():
             states = optuna.trial.TrialState.COMPLETE, optuna.trial.TrialState.PRUNED
             finished = self._study.get_trials(deepcopy=False, states=states)

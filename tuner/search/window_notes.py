@@ -1,4 +1,4 @@
-"""What windows take and replay: notes before a run starts, and models that are too slow."""
+"""Notes about the length of windows and replayed recordings, and refusals of slow models."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tuner.load.traffic.arrivals import read_trace
 from tuner.load.traffic.recordings.duplicates import duplicates
 from tuner.load.traffic.recordings.replay import busiest_per_s
 from tuner.measurement.measurement import Arrivals, LoadPoint
-from tuner.measurement.window import requests_for, window_of
+from tuner.measurement.window import BRIEF, requests_for, window_of
 from tuner.prepare.job import Job
 from tuner.score.next_load import LoadPlan, lowest_level
 from tuner.search.estimate import LONG_S, length_s, minutes
@@ -22,13 +22,13 @@ from tuner.spec.slo import Slo, tail_shares
 from tuner.spec.units import digits
 from tuner.spec.workload import TraceArrivals
 
-#: Of a rate that is not known yet, an example.
+#: Requests per second that stand for an unknown rate.
 _FAST_PER_S = 100.0
 
 
 def long_windows(spec: Spec, rate_per_s: float) -> str:
-    """The windows that a rate needs, in words; empty where they are short."""
-    window_s = window_of(spec, LoadPoint(Arrivals.POISSON, rate_per_s)).duration_s
+    """The windows of the search that a rate needs, in words; empty where they are short."""
+    window_s = window_of(spec, LoadPoint(Arrivals.POISSON, rate_per_s), brief=True).duration_s
     slo = _hardest(spec, rate_per_s)
     if window_s <= max(LONG_S, float(spec.workload.window)) or slo is None:
         return ""
@@ -38,30 +38,39 @@ def long_windows(spec: Spec, rate_per_s: float) -> str:
 
 
 def _cheaper(spec: Spec, slo: Slo, window_s: float) -> str:
-    """What the next lower percentile costs where that of an SLO takes this long; else nothing."""
+    """How long windows for the next lower percentile are, in words; empty without one."""
     easier = easier_percentile(slo.metric)
     if easier is None:
         return ""
-    part = easier.requests_needed / slo.metric.requests_needed
-    return f", {easier.name} {minutes(max(part * window_s, float(spec.workload.window)))}"
+    part = easier.requests_searched / slo.metric.requests_searched
+    easier_s = max(part * window_s, BRIEF * float(spec.workload.window))
+    return f", {easier.name} {minutes(easier_s)}"
+
+
+def fast_per_s(spec: Spec) -> float:
+    """The level from which on windows of the search are as short as the spec says."""
+    shortest_s = BRIEF * float(spec.workload.window)
+    return lowest_level(spec.slos, spec.shares, shortest_s, brief=True)
 
 
 def window_notes(spec: Spec, plan: LoadPlan, rate_per_s: float | None) -> Iterator[str]:
-    """Before a run: the windows that its rates need; ``rate_per_s``: of an earlier run."""
+    """The windows of the search that the rates of a run need, in words.
+
+    ``rate_per_s``: the rate of an earlier run, in requests per second.
+    """
     if not plan.arrivals.open_loop:
         return
-    if rare := [*_too_rare(spec)]:  # whose windows would be told as if they could be had
+    if rare := [*_too_rare(spec)]:  # their windows cannot be long enough
         yield from rare
         return
     slo, rates = _hardest(spec), plan.listed or ((rate_per_s,) if rate_per_s else ())
     if rates and (text := long_windows(spec, min(rates))):
         yield text
     elif not rates and slo is not None:
-        enough = lowest_level(spec.slos, spec.shares, float(spec.workload.window))
-        window_s = lowest_level(spec.slos, spec.shares, 1.0) / SLOW_PER_S
+        window_s = lowest_level(spec.slos, spec.shares, 1.0, brief=True) / SLOW_PER_S
         yield (
-            f"the estimate assumes at least {digits(enough, 2)}/s; a slower model needs longer "
-            f"windows: at {SLOW_PER_S}/s {of_stream(slo.stream, slo.metric.name)} takes "
+            f"the estimate assumes at least {digits(fast_per_s(spec), 2)}/s; a slower model needs "
+            f"longer windows: at {SLOW_PER_S}/s {of_stream(slo.stream, slo.metric.name)} takes "
             f"{minutes(window_s)}{_cheaper(spec, slo, window_s)}"
         )
     if not rates and slo is not None and plan.levels.lowest > SLOW_PER_S:
@@ -73,7 +82,7 @@ def window_notes(spec: Spec, plan: LoadPlan, rate_per_s: float | None) -> Iterat
 
 
 def trace_notes(spec: Spec, plan: LoadPlan) -> Iterator[str]:
-    """How much of a recorded trace one measurement goes through, where that is not all."""
+    """How much of a recorded trace one measurement covers, where that is less than all."""
     arrivals = spec.workload.arrivals
     if not isinstance(arrivals, TraceArrivals):
         return
@@ -90,7 +99,7 @@ def trace_notes(spec: Spec, plan: LoadPlan) -> Iterator[str]:
 
 
 def replay_notes(job: Job) -> Iterator[str]:
-    """What a recording or a trace holds, and how much of it a measurement replays."""
+    """The content of a recording or a trace, and how much of it a measurement replays."""
     spec, plan, traffic = job.spec, job.plan, job.traffic
     yield from trace_notes(spec, plan)
     if traffic is None:
@@ -125,10 +134,10 @@ def replay_notes(job: Job) -> Iterator[str]:
 
 
 def refuse_too_slow(spec: Spec, plan: LoadPlan, first: First) -> None:
-    """Refuses a model of which even the longest window holds too few requests for a verdict.
+    """Refuses a model that is too slow for a verdict even in the longest window.
 
     Raises:
-        LoadFailedError: With what to set.
+        LoadFailedError: The window has too few requests; the message says what to set.
     """
     slo = _hardest(spec)
     if plan.arrivals.open_loop and (rare := next(_too_rare(spec), "")):
@@ -165,7 +174,7 @@ def _hardest(spec: Spec, level: float = 1.0) -> Slo | None:
 
 
 def _too_rare(spec: Spec) -> Iterator[str]:
-    """Streams of the background of which even the longest window holds too few requests."""
+    """Background streams that have too few requests even in the longest window, in words."""
     for name, stream in spec.streams.items():
         slos = [slo for slo in spec.slos if slo.holds_for(name)]
         needs_s = requests_for(tail_shares(slos)) / stream.rate if stream.rate and slos else 0.0
@@ -178,6 +187,6 @@ def _too_rare(spec: Spec) -> Iterator[str]:
 
 
 def _share_text(spec: Spec, slo: Slo) -> str:
-    """What part of all requests are of its stream, where they are not all."""
+    """The share of the SLO's stream in all requests, in words; empty where it is all."""
     share = spec.shares.get(slo.stream, 1.0)
     return f" ({digits(100.0 * share, 2)}% of all)" if share < 1.0 else ""

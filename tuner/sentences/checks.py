@@ -20,7 +20,7 @@ def _missed(facts: Facts) -> str:
 
 def _at_edge(_: Reason, facts: Facts) -> str:
     rounds = f"{facts['missed_count']} of {count_text(count(facts, 'rounds'), 'round')}"
-    return f"{_missed(facts)} {_where(facts)} in {rounds}: at the very edge."
+    return f"{_missed(facts)} {_where(facts)} in {rounds}: too close to the bound to decide."
 
 
 def _slos_met(_: Reason, facts: Facts) -> str:
@@ -61,12 +61,12 @@ def _disturbed(reason: Reason, _: Facts) -> str:
 SENTENCES: Sentences = {
     ReasonKind.NO_SOAK: lambda r, _: "; ".join(causes(r)),
     ReasonKind.CREDIT_LOST: lambda r, _: (
-        f"{_CREDITED} does not hold any more: {'; '.join(causes(r))}."
+        f"{_CREDITED} is no longer sustained: {'; '.join(causes(r))}."
     ),
     ReasonKind.CREDIT_NOT_JUDGED: lambda r, _: (
-        f"{_CREDITED} was not judged, which decides nothing: {cause(r)}."
+        f"{_CREDITED} could not be judged, which does not change the result: {cause(r)}."
     ),
-    ReasonKind.CREDIT_HOLDS: lambda r, _: f"{_CREDITED} still holds: {cause(r)}.",
+    ReasonKind.CREDIT_HOLDS: lambda r, _: f"{_CREDITED} is still sustained: {cause(r)}.",
     ReasonKind.SLOS_MISSED: lambda _, f: f"{_missed(f)} {_where(f)}, every time.",
     ReasonKind.SLOS_AT_EDGE: _at_edge,
     ReasonKind.TOO_FEW_TO_JUDGE: lambda _, f: (
@@ -78,8 +78,8 @@ SENTENCES: Sentences = {
         "The load generator was the limit, not the model: it sends "
         f"{digits(number(f, 'sendable_level'), 4)}/s at most."
     ),
-    ReasonKind.LIMIT_HIDES_LOSS: "What the model can do was not found, so a loss is neither shown "
-    "nor ruled out.",
+    ReasonKind.LIMIT_HIDES_LOSS: "The capacity of the config was not reached, so a loss is neither "
+    "shown nor ruled out.",
     ReasonKind.NO_ACCEPTED_RESULT: "There is no accepted result yet: `tune check "
     "--update-baseline` makes one.",
     ReasonKind.ACCEPTED_ELSEWHERE: _other_machine,
@@ -98,17 +98,17 @@ SENTENCES: Sentences = {
     ),
     ReasonKind.LOSS_RULED_OUT: lambda _, f: _compared(f, f"a loss of {f['fail']} is ruled out"),
     ReasonKind.LOSS_SMALL: lambda _, f: _compared(
-        f, f"a loss above {f['warn']}, but not of the {f['fail']} that fail"
+        f, f"a loss above {f['warn']}, but below the {f['fail']} that fail the check"
     ),
     ReasonKind.LOSS_CERTAIN: lambda _, f: _compared(
-        f, f"a loss above {f['warn']} is certain, and it looks like more than {f['fail']}"
+        f, f"a loss above {f['warn']} is certain, and the estimated loss is at least {f['fail']}"
     ),
     ReasonKind.LOSS_OPEN: lambda _, f: _compared(
         f, f"a loss of {f['fail']} and one below {f['warn']} are both possible"
     ),
     ReasonKind.LOSS_FINDABLE: lambda _, f: (
-        f"A loss of {number(f, 'loss_share'):.0%} would be found in four nights of five on this "
-        "machine."
+        f"On this machine, a check detects a loss of {number(f, 'loss_share'):.0%} in four nights "
+        "of five."
     ),
     ReasonKind.CONFIG_REFUSED: lambda r, _: (
         f"Triton refuses the config in the repository: {cause(r)}"

@@ -8,8 +8,8 @@ from tuner.spec.units import count_text, digits, digits_beside
 
 _BEHIND = "The load generator could not keep up"
 _UNENDED = (
-    "could not be ended after the load: until max_sequence_idle_microseconds these slots stay "
-    "taken."
+    "could not be ended after the load: their slots stay occupied for "
+    "max_sequence_idle_microseconds."
 )
 
 
@@ -35,7 +35,7 @@ def _sent_too_little(_: Reason, facts: Facts) -> str:
 
 def _gpu_throttled(_: Reason, facts: Facts) -> str:
     clock = f", down to {number(facts, 'clock_mhz'):.0f} MHz" if "clock_mhz" in facts else ""
-    return f"A GPU's clocks were held down by heat or power meanwhile{clock}."
+    return f"Limits of heat or power lowered a GPU's clocks during the measurement{clock}."
 
 
 def _client_costly(_: Reason, facts: Facts) -> str:
@@ -59,8 +59,9 @@ def _sample_small(_: Reason, facts: Facts) -> str:
 
 def _unanswered(_: Reason, facts: Facts) -> str:
     return (
-        f"{count_text(count(facts, 'unanswered_count'), 'request')} without an answer before the "
-        "run ended: slower than all others, so that percentiles which reach there are lower bounds."
+        f"{count_text(count(facts, 'unanswered_count'), 'request')} without an answer when the "
+        "load ended count as slower than all others: percentiles that include them are lower "
+        "bounds."
     )
 
 
@@ -103,7 +104,7 @@ def _quota(_: Reason, facts: Facts) -> str:
     used = digits_beside(number(facts, "throttled_percent"), limit)
     return (
         f"The CPU quota of {digits(number(facts, 'quota_cpus'), 3)} CPUs was used up in {used}% of "
-        f"its periods (limit {digits(limit)}%), so that CPUs stood still for "
+        f"its periods (limit {digits(limit)}%), which throttled CPUs for "
         f"{digits(number(facts, 'throttled_s'), 2)} s: raise the quota, or start fewer threads."
     )
 
@@ -172,15 +173,31 @@ SENTENCES: Sentences = {
         f"{_of_requests(f)} got no final response, TRITONSERVER_RESPONSE_COMPLETE_FINAL."
     ),
     ReasonKind.MORE_AFTER_FINAL: lambda _, f: (
-        f"{_of_requests(f)} got more after the final response, or under an unknown id."
+        f"{_of_requests(f)} got responses after the final one, or with an unknown id."
     ),
     ReasonKind.SEQUENCES_UNENDED: lambda _, f: (
         f"{count_text(count(f, 'sequence_count'), 'sequence')} {_UNENDED}"
     ),
+    # What to know of the first calls.
     ReasonKind.SLOW_FIRST_CALLS: lambda _, f: (
         f"The first calls of {f['sizes']} took up to {digits(number(f, 'longest_s'), 2)} s: after "
-        "every load, users wait for that. A model_warmup for each size avoids it; with preferred "
-        "sizes there are fewer."
+        "each load of the model, users wait that long. A model_warmup for each size avoids it; "
+        "preferred sizes make them fewer."
+    ),
+    ReasonKind.SIZES_NOT_WARM: lambda _, f: (
+        f"{f['model']} is not warmed up with {f['sizes']} before the load: they take too long, or "
+        "are too large"
+    ),
+    ReasonKind.UNLIKE_CONFIG: lambda _, f: (
+        f"{f['model']} does not return what its config says: {f['differences']}. Triton does not "
+        "check that, but clients that rely on the config fail."
+    ),
+    # Why a load does not last.
+    ReasonKind.ANSWERS_BEHIND: lambda _, f: (
+        f"answered {digits(number(f, 'answered_percent'), 3)}% of the requests due"
+    ),
+    ReasonKind.LATENCY_GROWS_IN_WINDOW: lambda _, f: (
+        f"latency grows by {digits(number(f, 'growth_percent'), 2)}% of its mean within the window"
     ),
     # Why a measurement does not count.
     ReasonKind.LOAD_NOT_SENT: "the load generator could not keep up",
@@ -194,8 +211,8 @@ SENTENCES: Sentences = {
     "for their answers.",
     ReasonKind.LISTED_NOT_OVERLOADED: "The loads are fixed by the spec: no capacity was searched, "
     "so none is exceeded.",
-    ReasonKind.NO_TAIL_SLO: "No SLO bounds a high percentile of the latency: nothing to recover "
-    "to.",
+    ReasonKind.NO_TAIL_SLO: "No SLO bounds a high percentile of the latency: the recovery cannot "
+    "be judged.",
     ReasonKind.NO_LOAD_TO_EXCEED: "not overloaded, since it met the SLOs at no load",
     ReasonKind.WINNER_SUSTAINED_OVERLOAD: "not overloaded, since the winner sustained that load "
     "in every round",

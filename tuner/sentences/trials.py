@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 from tuner.reason import Reason, ReasonKind
@@ -29,7 +28,7 @@ def _no_room(_: Reason, facts: Facts) -> str:
 def _lone_request(_: Reason, facts: Facts) -> str:
     took = f"{digits(number(facts, 'took_ms'), 4)} ms"
     if "queue_delay_ms" in facts:
-        took += f", of them {digits(number(facts, 'queue_delay_ms'))} ms queue delay"
+        took += f", of which {digits(number(facts, 'queue_delay_ms'))} ms are queue delay"
     return f"one request at a time takes {took}: misses {facts['slo']}"
 
 
@@ -43,6 +42,15 @@ def _lone_request_always(_: Reason, facts: Facts) -> str:
 def _generator_failed(_: Reason, facts: Facts) -> str:
     why = f" ({facts['why']})" if "why" in facts else ""
     return f"{facts['generator']} failed{why}: {facts['words']}"
+
+
+def _too_many_clients(reason: Reason, facts: Facts) -> str:
+    clients, rate_per_s = count(facts, "clients"), number(facts, "answered_per_s")
+    return (
+        f"{clients:,} clients are too many for a window of {digits(number(facts, 'window_s'))} s: "
+        f"the server answered {digits(rate_per_s, 2)}/s, so each would wait about "
+        f"{digits(clients / rate_per_s, 2)} s for an answer ({cause(reason)})"
+    )
 
 
 def _model_failed_requests(_: Reason, facts: Facts) -> str:
@@ -115,10 +123,10 @@ def _only_it_meets(_: Reason, facts: Facts) -> str:
 
 def _times(facts: Facts) -> str:
     estimate, low = (digits(number(facts, name)) for name in ("ratio", "ratio_low"))
-    high = digits(number(facts, "ratio_high") if "ratio_high" in facts else math.inf)
+    above = f" to {digits(number(facts, 'ratio_high'))}" if "ratio_high" in facts else " and above"
     return (
         f"in {count_text(count(facts, 'rounds'), 'round')} it is {estimate} times the current "
-        f"config ({number(facts, 'confidence_share'):.0%} interval {low} to {high})"
+        f"config ({number(facts, 'confidence_share'):.0%} interval {low}{above})"
     )
 
 
@@ -166,7 +174,7 @@ def _not_sustained(texts: Sequence[str]) -> str:
 
 def _soak_lowered(reason: Reason, _: Facts) -> str:
     *lost, sustained = causes(reason)
-    return f"{_not_sustained(lost)}; what lasts is {sustained}"
+    return f"{_not_sustained(lost)}; then sustained {sustained}"
 
 
 def _latency_grows(_: Reason, facts: Facts) -> str:
@@ -187,7 +195,7 @@ def _memory_grows(_: Reason, facts: Facts) -> str:
 
 
 def _no_lasting_gain(reason: Reason, _: Facts) -> str:
-    return f"what lasts is no gain: the current config sustained {cause(reason)}"
+    return f"no gain was sustained: the current config sustained {cause(reason)}"
 
 
 SENTENCES: Sentences = {
@@ -209,12 +217,11 @@ SENTENCES: Sentences = {
     ReasonKind.LOW_LOAD_MISSES: lambda _, f: (
         f"at {digits(number(f, 'rate_per_s'))}/s, a tenth of its load, it misses {f['slo']}"
     ),
-    ReasonKind.MODEL_NOT_LOADED: lambda _, f: (
-        f"{f['model']} lies in the repository, but is not loaded"
-    ),
-    ReasonKind.RANDOM_INPUTS: "its input was made up of random values",
+    ReasonKind.MODEL_NOT_LOADED: lambda _, f: f"{f['model']} is in the repository, but not loaded",
+    ReasonKind.RANDOM_INPUTS: "its inputs were random values",
     ReasonKind.GENERATOR_FAILED: _generator_failed,
     ReasonKind.GENERATOR_LATE: _generator_failed,
+    ReasonKind.TOO_MANY_CLIENTS: _too_many_clients,
     ReasonKind.MODEL_FAILS: lambda _, f: f"the model fails: {f['words']}",
     ReasonKind.MODEL_FAILED_REQUESTS: _model_failed_requests,
     ReasonKind.MODEL_ANSWERED_ERRORS: _model_answered_errors,
@@ -263,8 +270,12 @@ SENTENCES: Sentences = {
     ReasonKind.SMALLER_GAIN: lambda _, f: f"{digits(number(f, 'ratio'))} times the current config",
     ReasonKind.BEATEN: "another finalist sustains more when measured again",
     ReasonKind.ONLY_IT_MEETS: _only_it_meets,
-    ReasonKind.NOTHING_COMPARABLE: "others took more of the machine beside one of the two configs "
-    "in every round, so that nothing can be compared",
+    ReasonKind.MEETS_BY_CHANCE: lambda _, f: (
+        f"it met every SLO in {f['rounds_met']} of {f['rounds']} rounds, the current config in "
+        f"{f['current_met']}: that may be chance"
+    ),
+    ReasonKind.NOTHING_COMPARABLE: "in every round, other programs used more of the machine while "
+    "one of the two configs was measured, so the two cannot be compared",
     ReasonKind.BETTER: _better,
     ReasonKind.BETTER_THAN_CAN_BE_SENT: lambda _, f: (
         f"{_times(f)}; it sustains all that the load generator can send"
@@ -272,7 +283,7 @@ SENTENCES: Sentences = {
     ReasonKind.GAIN_TOO_SMALL: _gain_too_small,
     ReasonKind.GAIN_OPEN: lambda _, f: f"{_times(f)}, which includes no gain",
     ReasonKind.LEFT_OUT: lambda _, f: f"Left out for lack of time: {f['what']}.",
-    ReasonKind.SIMPLER_FAILS: "nothing is undone of it, since the simpler one does not hold",
+    ReasonKind.SIMPLER_FAILS: "all of its changes stay, since the simpler config failed",
     ReasonKind.ANSWERS_SAME: _answers_same,
     ReasonKind.ANSWERS_CHANGED: _answers_changed,
     ReasonKind.ANSWERS_VARY: lambda _, f: (
@@ -282,7 +293,7 @@ SENTENCES: Sentences = {
     ReasonKind.ANSWERS_NOT_COMPARED: _answers_not_compared,
     ReasonKind.FEWER_CPUS: lambda _, f: (
         f"In the search and the rounds the server had {f['server_cpus']} of {f['machine_cpus']} "
-        "CPUs, all of them in the soak; thread counts that are left open follow that."
+        "CPUs, all of them in the soak; default thread counts follow the number of CPUs."
     ),
     ReasonKind.SOAKED: _soaked,
     ReasonKind.SOAK_NOT_SUSTAINED: lambda r, _: _not_sustained(causes(r)),
@@ -292,11 +303,11 @@ SENTENCES: Sentences = {
     ReasonKind.SOAK_UNKNOWN: lambda r, _: f"{UNSOAKED}: {cause(r)}",
     ReasonKind.CURRENT_SOAK_UNKNOWN: lambda r, _: f"{UNSOAKED} for the current config: {cause(r)}",
     ReasonKind.TOO_FEW: lambda _, f: f"{f['lacking']} for a verdict",
-    ReasonKind.DISTURBED_MISS: lambda _, f: (
-        f"it missed an SLO on a disturbed machine: {f['disturbances']}"
+    ReasonKind.DISTURBED_MISS: lambda r, _: (
+        f"it missed an SLO on a disturbed machine: {cause(r).rstrip('.')}"
     ),
     ReasonKind.NO_LASTING_GAIN: _no_lasting_gain,
     ReasonKind.GAIN_UNSURE: lambda _, f: (
-        f"only {digits(number(f, 'ratio'))} times what the current config may sustain is sure"
+        f"only {digits(number(f, 'ratio'))} times what the current config may sustain is certain"
     ),
 }

@@ -1,1 +1,1 @@
-"""A tritonserver: how its program is found, and how a running one is queried."""
+"""A tritonserver: finds its program, and queries a running server."""

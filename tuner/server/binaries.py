@@ -1,8 +1,8 @@
-"""Finds a tritonserver and a perf_analyzer that run here, and what they need to run.
+"""Finds tritonserver and perf_analyzer, and the environment that they need.
 
-Looked for in this order: the name in the spec, ``$TUNE_TRITONSERVER`` or
-``$TUNE_PERF_ANALYZER``, PATH, ``/opt/tritonserver/bin`` (NVIDIA's images), the wheels (`wheel`).
-What is found is checked by running it.
+The order of the search: the path in the spec, ``$TUNE_TRITONSERVER`` or ``$TUNE_PERF_ANALYZER``,
+PATH, ``/opt/tritonserver/bin`` (NVIDIA's images), the wheels (`wheel`). Each program is checked by
+running it.
 """
 
 from __future__ import annotations
@@ -51,11 +51,14 @@ class Installation:
     """A program that was verified to run.
 
     Attributes:
-        backend_directory: For ``--backend-directory``; None where its own default is right.
-        cache_directory: For ``--cache-directory``; likewise.
-        python: The Python whose packages Python models import; None for the server's own.
-        cpus: CPUs that its processes may use; empty: any.
-        priority: Of its processes.
+        version: Its version, as it reports it.
+        origin: The place where it was found.
+        environment: Environment variables for its processes.
+        backend_directory: Value of ``--backend-directory``; None: the server's default is right.
+        cache_directory: Value of ``--cache-directory``; None: the server's default is right.
+        python: The Python whose packages Python models import; None: the server's own.
+        cpus: Numbers of the CPUs that its processes may use; empty: any.
+        priority: Scheduling priority of its processes.
     """
 
     binary: Path
@@ -71,13 +74,14 @@ class Installation:
 
 @contextmanager
 def tritonserver(named: str | None, environment: Mapping[str, str]) -> Iterator[Installation]:
-    """A tritonserver that runs; its private directories last as long as the context.
+    """Finds a tritonserver; its private directories exist while the context is open.
 
     Args:
-        environment: Variables of this process, with those the spec adds for the server.
+        named: The path in the spec; None: search for the program.
+        environment: Variables of this process and those that the spec adds for the server.
 
     Raises:
-        EnvironmentNotReadyError: There is none, or it does not run here.
+        EnvironmentNotReadyError: There is no tritonserver, or it does not run here.
     """
     binary, origin = _find_tritonserver(named, environment)
     root = binary.resolve().parents[1]
@@ -104,15 +108,15 @@ def tritonserver(named: str | None, environment: Mapping[str, str]) -> Iterator[
 
 @contextmanager
 def perf_analyzer(named: str | None, environment: Mapping[str, str]) -> Iterator[Installation]:
-    """A perf_analyzer that runs. Arguments and errors as for `tritonserver`.
+    """Finds a perf_analyzer; arguments and errors as for `tritonserver`.
 
-    The wheel's binary wants two libraries that most machines lack; the server's wheel has them
-    under other names, so they are linked into a private directory.
+    The wheel's binary needs two libraries that most machines lack. The server's wheel has them
+    under other names, so a private directory gets links to them.
     """
     program, origin = _find_perf_analyzer(named, environment)
     binary = _behind(program)
     with private_directory() as private:
-        # Without it gRPC sends even 127.0.0.1 through a proxy named in the environment.
+        # Otherwise gRPC connects even to 127.0.0.1 through a proxy of the environment.
         known = environment.get("no_proxy") or environment.get("NO_PROXY")
         local = ",".join([*([known] if known else []), "127.0.0.1", "localhost"])
         variables = {**environment, "no_proxy": local}
@@ -132,7 +136,7 @@ def perf_analyzer(named: str | None, environment: Mapping[str, str]) -> Iterator
 
 
 def _release(binary: Path) -> str:
-    """The version of the package perf-analyzer, whose programs report 0.0.0; empty for others."""
+    """The version of the package perf-analyzer, whose program reports 0.0.0; empty for others."""
     packages = binary.resolve().parent.parent.parent
     for metadata in packages.glob("perf_analyzer-*.dist-info"):
         return metadata.name.removeprefix("perf_analyzer-").removesuffix(".dist-info")
@@ -140,7 +144,7 @@ def _release(binary: Path) -> str:
 
 
 def _refuse_lost_exit_codes(binary: Path, environment: Mapping[str, str]) -> None:
-    """NVIDIA's program ends with 99 for an unknown option, so a script that starts it has to."""
+    """Refuses a script that does not pass on perf_analyzer's exit code (99 for a bad option)."""
     if has_dynamic_linker(binary):
         return
     code, _ = _run([str(binary), "--no-such-option"], environment)
@@ -154,7 +158,7 @@ def _refuse_lost_exit_codes(binary: Path, environment: Mapping[str, str]) -> Non
 
 @contextmanager
 def _named_by(origin: Origin, variable: str) -> Iterator[None]:
-    """Says of a program that does not work who named it."""
+    """Adds who named the program to the error of a program that does not work."""
     try:
         yield
     except EnvironmentNotReadyError as error:
@@ -166,7 +170,7 @@ def _named_by(origin: Origin, variable: str) -> Iterator[None]:
 
 
 def refuse_missing(name: str, named: str, environment: Mapping[str, str]) -> None:
-    """Raises where a program that a spec names is not there; runs nothing.
+    """Checks that the program that a spec names exists; runs nothing.
 
     Raises:
         EnvironmentNotReadyError: There is no such program here.
@@ -175,14 +179,14 @@ def refuse_missing(name: str, named: str, environment: Mapping[str, str]) -> Non
 
 
 def backends_beside(named: str, environment: Mapping[str, str]) -> Path | None:
-    """The backends of a named tritonserver, which is not run; None where they are not known."""
+    """The directory of a named tritonserver's backends; None if not known. Runs nothing."""
     program = shutil.which(named, path=environment.get("PATH", ""))
     beside = program and Path(program).resolve().parent.parent / "backends"
     return beside if beside and beside.is_dir() else None
 
 
 def has_tritonserver(named: str | None, environment: Mapping[str, str]) -> bool:
-    """Whether a tritonserver is here, or one is named, which is then the only candidate."""
+    """Whether a tritonserver is installed, or one is named."""
     try:
         _find_tritonserver(named, environment)
     except EnvironmentNotReadyError:
@@ -193,13 +197,13 @@ def has_tritonserver(named: str | None, environment: Mapping[str, str]) -> bool:
 def fetch_tritonserver(
     named: str | None, environment: Mapping[str, str], note: Callable[[str], None]
 ) -> None:
-    """Fetches a tritonserver where none is here; see `wheel.fetch`."""
+    """Downloads a tritonserver if none is installed; see `wheel.fetch`."""
     if not has_tritonserver(named, environment):
         wheel.fetch(environment, note)
 
 
 def has_perf_analyzer(named: str | None, environment: Mapping[str, str]) -> bool:
-    """Whether there is one, or one is named, which is then to be used."""
+    """Whether a perf_analyzer is installed, or one is named."""
     try:
         _find_perf_analyzer(named, environment)
     except EnvironmentNotReadyError:
@@ -208,9 +212,9 @@ def has_perf_analyzer(named: str | None, environment: Mapping[str, str]) -> bool
 
 
 def _behind(script: Path) -> Path:
-    """The program that the package perf-analyzer's script starts; links to the script are resolved.
+    """The program behind the script of the package perf-analyzer; else the path itself.
 
-    The script keeps signals and the CPU time of its program, and always exits with 0 (2.60).
+    The script hides signals and CPU time of the program, and always exits with 0 (release 2.60).
     """
     if has_dynamic_linker(script):
         return script
@@ -269,11 +273,12 @@ def _wheel_surroundings(
 ) -> tuple[dict[str, str], Path]:
     """Environment and backend directory for the server of the wheel.
 
-    The Python backend expects its stub next to its library, while the wheel keeps one for each
-    Python elsewhere: a private directory holds copies of both (for a backend in Python, the
-    server takes no library that is a link out of it). The stub finds the packages of the Python
-    that is first on PATH (it ignores PYTHONPATH) and needs that Python's library: the one of 3.13
-    under the name of a copy in the wheel, which is too old for other releases' standard library.
+    The Python backend expects its stub next to its library, but the wheel has the stubs, one for
+    each Python, in another directory: a private directory gets copies of both (not links, which the
+    server refuses for backends written in Python). The stub imports the packages of the first
+    Python on PATH (it ignores PYTHONPATH), and needs that Python's shared library. The stub for
+    3.13 loads the library by the name of the wheel's copy, which is too old for the standard
+    library of other 3.13 releases; a link replaces the copy.
     """
     stubs = root / "python_backend_stubs"
     stub = stubs / PYTHON / "triton_python_backend_stub"
@@ -298,7 +303,7 @@ def _wheel_surroundings(
     files = [file for p in places if (file := Path(p) / library).exists()]
     for name in [library, *copies] if files else ():
         (libraries / name).symlink_to(files[0])
-    if copies and not files:  # otherwise the linker says so
+    if copies and not files:  # without copies, the dynamic linker reports it
         raise EnvironmentNotReadyError(f"{stub} lacks {library}", _NO_LIBRARY)
     for other in (root / "backends").iterdir():
         if other.name != backend.name:
@@ -311,9 +316,9 @@ def _wheel_surroundings(
 
 
 def _missing_libraries(binary: Path, environment: Mapping[str, str]) -> list[str]:
-    """What the dynamic linker does not find, by its own account (as ``ldd`` asks it).
+    """Libraries and versions that the dynamic linker does not find, as ``ldd`` shows them.
 
-    Nothing for a program without one: the question would run it.
+    Empty for a program without a dynamic linker, which the query would run.
     """
     if not has_dynamic_linker(binary):
         return []
@@ -337,7 +342,7 @@ def _check_libraries(binary: Path, environment: Mapping[str, str]) -> None:
 
 
 def _link_missing(names: Sequence[str], directory: Path, package: Path | None) -> None:
-    """Links libraries the server's wheel bundles (libb64-98cb6333.so.0d) under their own names."""
+    """Links libraries of the server's wheel (libb64-98cb6333.so.0d) under their usual names."""
     if package is None:
         return
     bundled = package.parent / "nvidia_pytriton.libs"
@@ -349,7 +354,7 @@ def _link_missing(names: Sequence[str], directory: Path, package: Path | None) -
 
 
 def _server_version(binary: Path, environment: Mapping[str, str], private: Path) -> str:
-    """Starts the server on a missing repository: it logs its version and ends."""
+    """The version that the server logs when it is started without a repository, and exits."""
     off = [f"--allow-{service}=false" for service in ("http", "grpc", "metrics")]
     command = [str(binary), f"--model-repository={private / 'none'}", *off]
     output = _output_of(command, environment)
@@ -366,7 +371,7 @@ def _output_of(command: Sequence[str], environment: Mapping[str, str]) -> str:
 
 
 def _run(command: Sequence[str], environment: Mapping[str, str]) -> tuple[int, str]:
-    """Exit code and output of a program that ends by itself."""
+    """Exit code and output of a program, which must exit within a minute."""
     try:
         done = subprocess.run(
             command,

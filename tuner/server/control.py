@@ -1,4 +1,4 @@
-"""Model control, statistics and metrics of a running server, with a deadline on every request."""
+"""Model control, statistics and metrics of a running server; every request has a deadline."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ _RESTRICTED = "This protocol is restricted"
 _NO_SUCH_MODEL = "tune-asks-whether-models-may-be-unloaded"
 _NO_COUNTER = 2.0**64
 _MOST_VERSION = 200
-#: Of a line of metrics, in characters: the time to parse one grows with the square of its labels.
+#: Most characters of a line of metrics: parsing time grows with the square of its labels.
 _MOST_LINE = 8192
-#: The metric that was said to be left out: once, since metrics are read twice a second.
+#: The first metric that was left out. Only one warning: metrics are read twice a second.
 _left_out: list[str] = []
 _logger = logging.getLogger(__name__)
 
 
 class ModelState(Enum):
-    """A model's state in the repository index, of its best version."""
+    """A model's state in the repository index; members in order of preference."""
 
     READY = "READY"
     LOADING = "LOADING"
@@ -50,24 +50,24 @@ class ModelState(Enum):
 
     @classmethod
     def _missing_(cls, value: object) -> ModelState:
-        """A state of another release's is neither ready nor gone."""
+        """Treats a state of another release as neither ready nor unloaded."""
         return cls.LOADING
 
 
 class Control:
-    """Talks to one server over gRPC; use it as a context manager.
+    """A gRPC client of one server; use it as a context manager.
 
-    Every method raises `ServerGoneError` when the server does not answer in time.
+    Every method raises `ServerGoneError` if the server does not answer in time.
 
     Args:
-        timeout_s: For every request but loading and unloading.
+        timeout_s: Timeout of each request except loading and unloading.
     """
 
     def __init__(self, endpoints: Endpoints, timeout_s: float = 10.0) -> None:
         tls = credentials(endpoints.tls_of("grpc"))
         import tritonclient.grpc as client
 
-        # gRPC would send even 127.0.0.1 through a proxy named in the environment.
+        # Otherwise gRPC connects even to 127.0.0.1 through a proxy of the environment.
         local = endpoints.grpc.startswith(LOOPBACK)
         channel_args = [("grpc.enable_http_proxy", 0)] if local else None
         self._client: Any = client.InferenceServerClient(
@@ -84,16 +84,18 @@ class Control:
         self._client.close()
 
     def load(self, model: str, config_json: str | None, deadline_s: float) -> None:
-        """Loads a model, with a config that replaces its file's when one is given.
+        """Loads a model.
 
-        Without one, a loaded model whose files are unchanged stays as it is, even when it was
-        loaded with another config.
+        Args:
+            config_json: Config in place of the model's file. None: the file's; then Triton does not
+                reload a model with unchanged files, even if it runs with another config.
+            deadline_s: Timeout in seconds.
 
         Raises:
-            DeployRefusedError: The config or the model was refused; what ran before still runs.
+            DeployRefusedError: Triton refused the config or the model; the old one still runs.
             EnvironmentNotReadyError: The server is not in explicit model control.
             ServerHangsError: Not loaded by the deadline (a Python stub that cannot start hangs
-                for ever).
+                forever).
             ServerGoneError: The server died.
         """
         with _translated(f"loading {model}", deadline_s):
@@ -102,7 +104,7 @@ class Control:
             )
 
     def unload(self, model: str, deadline_s: float) -> None:
-        """Unloads a model and returns once it and its memory are really gone."""
+        """Unloads a model, and waits until it has released its memory."""
         deadline = time.monotonic() + deadline_s
         with _translated(f"unloading {model}", deadline_s):
             self._unload(model, deadline_s)
@@ -112,20 +114,20 @@ class Control:
             time.sleep(_POLL_S)
 
     def check_explicit(self) -> None:
-        """Returns if models may be loaded and unloaded; changes nothing.
+        """Checks that the server permits loading and unloading; changes nothing.
 
         Raises:
-            EnvironmentNotReadyError: The server runs in none or poll mode.
+            EnvironmentNotReadyError: The model control mode is none or poll.
         """
-        # Unloading what is not there succeeds in explicit mode and is refused in the others.
+        # Unloading a model that does not exist succeeds in explicit mode only.
         with _translated("asking for explicit model control", self._timeout_s):
             self._unload(_NO_SUCH_MODEL, self._timeout_s)
 
     def share(self, region: SharedRegion) -> None:
-        """Lets requests refer to a region, until the server ends.
+        """Registers a region of shared memory for requests, until the server ends.
 
         Raises:
-            EnvironmentNotReadyError: The server does not.
+            EnvironmentNotReadyError: The server does not permit it.
         """
         name = region.name
         try:
@@ -137,50 +139,50 @@ class Control:
                 )
         except DeployRefusedError as error:
             raise EnvironmentNotReadyError(
-                f"the server takes no inputs in shared memory: {error.message}",
-                "since release 26.04 that needs server.args: [--allow-client-shm=true]; or leave "
-                "workload.shared_memory out",
+                f"the server refuses tensors in shared memory: {error.message}",
+                "since release 26.04 they need server.args: [--allow-client-shm=true]; or remove "
+                "workload.shared_memory from the spec",
             ) from error
 
     def _unload(self, model: str, deadline_s: float) -> None:
         self._client.unload_model(model, headers=self._headers, client_timeout=deadline_s)
 
-    def _ask(self, doing: str, method: str, *model: str) -> Any:
+    def _call(self, doing: str, method: str, *model: str) -> Any:
         with _translated(doing, self._timeout_s):
-            ask = getattr(self._client, method)
-            return ask(*model, headers=self._headers, client_timeout=self._timeout_s)
+            call = getattr(self._client, method)
+            return call(*model, headers=self._headers, client_timeout=self._timeout_s)
 
     def ready(self, model: str) -> bool:
-        return bool(self._ask(f"asking whether {model} is ready", "is_model_ready", model))
+        return bool(self._call(f"asking whether {model} is ready", "is_model_ready", model))
 
     def state(self, model: str) -> ModelState:
-        """The model's state; of several versions, the one closest to ready counts."""
+        """The model's state; of several versions, the one closest to ready."""
         states = {ModelState(entry.state) for entry in self.index() if entry.name == model}
         return next((state for state in ModelState if state in states), ModelState.NEVER_LOADED)
 
     def index(self) -> Sequence[Any]:
-        """Every version of the repository's models: ``name``, ``state``, and ``reason`` for it."""
-        answer = self._ask("reading the repository index", "get_model_repository_index")
+        """Every version of the repository's models, with ``name``, ``state`` and ``reason``."""
+        answer = self._call("reading the repository index", "get_model_repository_index")
         return list(answer.models)
 
     def running_config(self, model: str) -> Any:
-        """The ``ModelConfig`` message the server runs, completed by its backend."""
-        return self._ask(f"reading the config of {model}", "get_model_config", model).config
+        """The ``ModelConfig`` message that the server runs, completed by its backend."""
+        return self._call(f"reading the config of {model}", "get_model_config", model).config
 
     def statistics(self, model: str) -> StatisticsSnapshot:
         asking = f"reading the statistics of {model}"
-        response = self._ask(asking, "get_inference_statistics", model)
+        response = self._call(asking, "get_inference_statistics", model)
         return StatisticsSnapshot.from_response(response)
 
     def metadata(self) -> Any:
         """The server's ``name``, ``version`` and ``extensions``."""
-        return self._ask("reading the server's metadata", "get_server_metadata")
+        return self._call("reading the server's metadata", "get_server_metadata")
 
     def version(self) -> str:
         return shortened(str(self.metadata().version), _MOST_VERSION)
 
     def metrics(self) -> Metrics | None:
-        """The metrics endpoint's values now; None when the server has none."""
+        """Current values of the metrics endpoint; None if the server has no such endpoint."""
         if self._endpoints.metrics is None:
             return None
         try:
@@ -192,7 +194,7 @@ class Control:
 
 @contextmanager
 def _translated(doing: str, deadline_s: float) -> Iterator[None]:
-    """Turns the client library's one exception into ours, by its gRPC status."""
+    """Turns the client library's exception into one of tune's, by its gRPC status."""
     from tritonclient.utils import InferenceServerException
 
     try:
@@ -207,7 +209,7 @@ def _translated(doing: str, deadline_s: float) -> Iterator[None]:
             ) from error
         if _RESTRICTED in message or status in _REFUSED:
             raise EnvironmentNotReadyError(
-                f"{doing}: the server asks for a key that tune does not send ({message})",
+                f"{doing}: the server requires a key that tune does not send ({message})",
                 "name it in server.headers_from_env: NAME, or triton-grpc-protocol-NAME over gRPC",
             ) from error
         if status == "StatusCode.DEADLINE_EXCEEDED":
@@ -221,7 +223,7 @@ def _translated(doing: str, deadline_s: float) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class BatchStatistics:
-    """Executions of one batch size."""
+    """Executions of one batch size: their number and their compute time."""
 
     count: int
     compute_infer_ns: int
@@ -229,9 +231,9 @@ class BatchStatistics:
 
 @dataclass(frozen=True)
 class StatisticsSnapshot:
-    """Raw counters of a model, all its versions added up; only differences mean anything.
+    """Counters of a model, summed over its versions; use differences of two snapshots.
 
-    They start at zero when the model is loaded in full and go on through an in-place update.
+    They start at zero with a full load of the model, and continue through an in-place update.
     Source: Triton's statistics extension. ``queue`` and ``success`` include cache hits,
     ``inference``, ``execution`` and ``compute`` do not.
     """
@@ -296,9 +298,12 @@ class Metrics:
 
     @classmethod
     def parse(cls, text: str) -> Metrics:
-        """Reads them; raises `ServerGoneError` where whoever answers is no metrics endpoint.
+        """Parses the text of a metrics endpoint.
 
-        A value that is not finite, or beyond any counter, is left out, and that is said once.
+        Leaves out values that are not finite or too large for a counter, with one warning.
+
+        Raises:
+            ServerGoneError: The text is not from a metrics endpoint.
         """
         from prometheus_client.parser import text_string_to_metric_families
 
@@ -316,12 +321,14 @@ class Metrics:
             name, value = sample.name.removesuffix("_total"), float(sample.value)
             if abs(value) < _NO_COUNTER:
                 kept.append(MetricSample(name, dict(sample.labels), value))
-            elif "quantile" not in sample.labels and not _left_out:  # those have none without load
+            elif (
+                "quantile" not in sample.labels and not _left_out
+            ):  # quantiles have no value without load
                 _left_out.append(name)
-                _logger.warning("the server's metric %s is %s, and so left out", name, value)
+                _logger.warning("ignoring the server's metric %s: its value is %s", name, value)
         return cls(tuple(kept))
 
     def values(self, name: str, **labels: str) -> list[float]:
-        """Every value of a metric whose labels include the given ones; empty when not served."""
+        """All values of a metric whose labels include the given ones; empty if there are none."""
         wanted = labels.items()
         return [s.value for s in self.samples if s.name == name and wanted <= s.labels.items()]

@@ -1,4 +1,4 @@
-"""What the header of a program says; elf(5), 64 bits."""
+"""Reads the program headers of a 64-bit ELF file; see elf(5)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _PT_INTERP = 3
 
 def has_dynamic_linker(binary: Path) -> bool:
     """Whether a file names a dynamic linker: PT_INTERP is among its program headers."""
-    with suppress(OSError), binary.open("rb") as file:  # some may be run and not read
+    with suppress(OSError), binary.open("rb") as file:  # some programs can be executed, not read
         header = file.read(64)
         if len(header) < 64 or not header.startswith(b"\x7fELF\x02"):
             return False

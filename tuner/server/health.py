@@ -1,7 +1,7 @@
-"""Whether a server is alive and ready, checked over plain HTTP (no client library needed).
+"""Checks over HTTP, without a client library, whether a server is alive and ready.
 
-`ready_server` has what starting one on this machine has in common in every mode: a key, and ports
-that get taken.
+`ready_server` starts a server on this machine in every mode: with a key, and again if one of its
+ports was taken.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ _ASK_TIMEOUT_S = 5.0
 _LOG_LINES = 1000  # a refused option is followed by 400 lines of usage
 _ATTEMPTS = 4
 _OPEN = (
-    "this tritonserver is too old to close its control to other users of this machine: "
-    "they could make it load models of their own"
+    "this tritonserver is too old to restrict its control: other users of this machine could load "
+    "models into it"
 )
 _logger = logging.getLogger(__name__)
 
@@ -40,22 +40,22 @@ def live(endpoints: Endpoints) -> bool:
 
 
 def ready(endpoints: Endpoints) -> bool:
-    """Whether it accepts requests; by default also false while any model is not ready."""
+    """Whether the server accepts requests; by default, false while any model is not ready."""
     return _answers(endpoints, "http", "/v2/health/ready")
 
 
 def wait_until_ready(server: Server, timeout_s: float) -> None:
-    """Returns once the server takes requests and serves its metrics.
+    """Waits until the server accepts requests and serves its metrics.
 
-    Metrics are the last to come: a server whose metrics port is taken is ready for a moment
-    and then ends.
+    The metrics endpoint starts last: a server whose metrics port is taken is ready for a moment,
+    and then exits.
 
     Raises:
-        ServerGoneError: It ended first, or the time is over; with its own reason.
+        ServerGoneError: The server exited, or the timeout is over; with the server's message.
     """
     deadline = time.monotonic() + timeout_s
     while True:
-        # Checked first: the server of another process may answer on a port that ours did not get.
+        # `alive` is checked after the answer: another server may answer on a port that was taken.
         endpoints = server.endpoints
         answers = ready(endpoints) and (
             endpoints.metrics is None or _answers(endpoints, "metrics", "/metrics")
@@ -89,7 +89,7 @@ def _answers(endpoints: Endpoints, service: str, path: str) -> bool:
 def endpoints_at(
     ports: Sequence[int], key: str | None, shared: SharedRegion | None = None
 ) -> Endpoints:
-    """Those of a server on this machine, from the ports of `SERVICES` and what it was given."""
+    """Endpoints of a server on this machine; ``ports``: in the order of `SERVICES`."""
     http, grpc, metrics = (f"{ADDRESS}:{port}" for port in ports)
     return Endpoints(http, grpc, metrics, key, shared=shared)
 
@@ -98,16 +98,17 @@ def endpoints_at(
 def ready_server(
     start: Callable[[str | None], AbstractContextManager[AnyServer]], timeout_s: float
 ) -> Iterator[AnyServer]:
-    """A ready server; started again when somebody took one of its ports.
+    """Starts a server and waits until it is ready; starts again if one of its ports was taken.
 
-    Its control is closed to others (`tuner.server.server`), unless it is too old for that.
+    Its control needs a key (`tuner.server.server`), unless the server is too old for that.
 
     Args:
-        start: Starts one, with the key to its control or without one.
+        start: Starts a server with the given key, or without a key.
+        timeout_s: Timeout until it is ready, in seconds.
 
     Raises:
-        ServerGoneError: It died, or was not ready in time.
-        EnvironmentNotReadyError: It takes no inputs in shared memory, and is to.
+        ServerGoneError: The server died, or was not ready in time.
+        EnvironmentNotReadyError: The server refuses tensors in shared memory.
     """
     key: str | None = new_key()
     for attempts_left in reversed(range(_ATTEMPTS)):

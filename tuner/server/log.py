@@ -1,4 +1,4 @@
-"""What a tritonserver says about its own failures, in one line worth showing; what it means."""
+"""Extracts the reason of a failure from a tritonserver's log, and its meaning and remedy."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ NO_BACKEND, PORT_TAKEN = "missing backend", "port taken"
 
 
 class Known(NamedTuple):
-    """Words, a regular expression, and what to do about them, which may repeat their groups."""
+    """A known message: a regular expression, and the remedy, which may refer to its groups."""
 
     words: str
     remedy: str
 
 
-#: The first whose words are found counts. Harmless ones come on machines where nothing is wrong.
+#: By meaning; the first match counts. Harmless messages also appear on healthy machines.
 MEANINGS = {
     HARMLESS: Known(
         "CudaDriverHelper has not been initialized|unable to create stream for|DCGM unable to start"
@@ -81,9 +81,14 @@ MEANINGS = {
         "protobuf parsing failed|failed finding central directory|magic tag does not match",
         "replace the file: it is cut off, no TorchScript, or a Git LFS pointer (`git lfs pull`)",
     ),
+    "no version": Known(
+        "at least one version must be available",
+        "put the model's file into MODEL/1/; or correct version_policy, which must choose a "
+        "version that is there, as latest { num_versions: 1 }",
+    ),
     "missing file": Known(
         "failed to stat file|failed to open .*file|error while opening file|no version is available"
-        "|at least one version must be available|not found in any model repository",
+        "|not found in any model repository",
         "put the model's file into MODEL/1/, or name it in the config (default_model_filename)",
     ),
     "wrong shape, type or batch size": Known(
@@ -111,12 +116,12 @@ MEANINGS = {
 
 
 def meaning(words: str) -> str | None:
-    """What they mean; None for words that say it themselves, e.g. those of a model's own code."""
+    """The meaning of a message; None if not known, e.g. for messages of a model's code."""
     return next((name for name in MEANINGS if _find(name, words)), None)
 
 
 def remedy(words: str) -> str:
-    """What to do about it; empty where nothing is known."""
+    """The remedy for a message; empty if none is known."""
     known = meaning(words)
     match = known and _find(known, words)
     return match.expand(MEANINGS[known].remedy) if known and match else ""
@@ -130,23 +135,23 @@ _ERROR_LINE = re.compile(  # in the default format or with --log-format=ISO8601
     r'^(E\d{4} [\d:.]+|[\dT:-]+Z E) +\d+ [\w.]+:\d+\] +"?(?P<message>.*?)"?\s*$'
 )
 _FATAL_LINE = re.compile(r"^error: (?P<message>.+)$")
-#: What a C++ program says when it dies, before the frames of its stack.
+#: What a C++ program prints when it dies, before the frames of its stack.
 _CRASH_LINE = re.compile(
     r"^(?:terminate called after throwing an instance of '(?P<type>.+)'"
     r"|\s+what\(\): +(?P<what>.+)|(?P<signal>Signal \(\d+\) received))"
 )
 _STUB_LINE = re.compile(r"Failed to initialize Python stub[^:]*: (?P<message>.+)$")
-#: Of any Python that dies, which says more behind it; stubs of some builds do when they end.
+#: A Python process that dies; stubs of some builds print it when they exit.
 _PYTHON_LINE = re.compile(r"^(?P<message>Fatal Python error: .+)$")
 _USAGE_LINE = re.compile(r"(?P<message>unrecognized option .+|Bad option: .+)$")
 _POLL_FAILED = re.compile(r"Poll failed for model directory '(?P<model>[^']+)': (?P<message>.+)")
 _LOAD_FAILED = re.compile(r"^load failed for model '[^']*': (version \S+ is at \w+ state: )?")
-#: Of an ensemble, around the words of the model that does not load.
+#: Prefix of an ensemble before the message of the step that does not load.
 _STEP_FAILED = re.compile(r"(?<=error: )version \S+ is at \w+ state: (Internal|Invalid argument): ")
 _MODEL_FAILED = re.compile(
     r"^Failed to process the request\(s\) for model (instance )?'[^']*', message: "
 )
-#: What the Python backend calls an error that a model, or a backend in Python, words itself.
+#: Prefix of the Python backend before the message of a model or of a backend written in Python.
 _EXCEPTION = re.compile(r"(\w+\.)*TritonModelException: ")
 _LAST_LINES = 40
 _STATUS_NAME = re.compile(
@@ -155,26 +160,26 @@ _STATUS_NAME = re.compile(
 #: What to do where a server lacks a model's backend.
 OTHER_BACKENDS = {
     ServerMode.LOCAL: "name a directory that has it, server.args: [--backend-directory=DIR], or a "
-    "tritonserver of your own, server.binary; or use the docker mode with NVIDIA's image",
+    "tritonserver of your own, server.binary; or use the docker mode with an image that has it",
     ServerMode.DOCKER: "take an image that has it; or mount a directory that has all of them, "
     "server.mounts, and name that one, server.args: [--backend-directory=DIR]",
     ServerMode.REMOTE: "start that server with a directory that has it, --backend-directory=DIR, "
-    "or use the docker mode with NVIDIA's image",
+    "or use the docker mode with an image that has it",
 }
 
 
 def last_words(server: Server) -> str:
-    """The model's last error in a server's log; empty when there is none."""
-    lines = _telling(server.log_tail(_LAST_LINES))
+    """The last error of a model in a server's log; empty if there is none."""
+    lines = _relevant_lines(server.log_tail(_LAST_LINES))
     matches = [m for line in lines if (m := _ERROR_LINE.search(line))]
     return _MODEL_FAILED.sub("", _first_line(matches[-1]["message"])) if matches else ""
 
 
 def failure(text: str) -> str:
-    """The line of a server's log that says why it ended; empty when the log is empty."""
-    lines = _telling(text)
+    """The reason in a server's log why the server exited; empty if the log is empty."""
+    lines = _relevant_lines(text)
     crash = [match for line in lines if (match := _CRASH_LINE.search(line))]
-    # A server may also abort while it ends for another reason, which a signal does not tell.
+    # A server may also abort while it exits for another reason: prefer an error to a signal.
     message = ""
     if not any(match["type"] or match["what"] for match in crash):
         patterns = (_FATAL_LINE, _USAGE_LINE, _ERROR_LINE, _STUB_LINE, _PYTHON_LINE)
@@ -185,12 +190,13 @@ def failure(text: str) -> str:
 
 
 def refusal(message: str, model: str, log: str) -> str:
-    """Triton's reason for not loading a model, short.
+    """Triton's reason for not loading a model, as one line.
 
     Args:
-        log: The log's last lines: for a config that is not valid by itself the answer says only
-            "failed to poll from model repository" and the log has the reason. The log may also
-            be alone in saying what a backend lacked: memory, or an engine of a matching version.
+        message: The error message of the load request.
+        log: The last lines of the log. For an invalid config, the message is only "failed to poll
+            from model repository", and the log has the reason. Sometimes only the log has what a
+            backend lacked: memory, or an engine of the right version.
     """
     if "failed to poll from model repository" in message:
         reasons = [m["message"] for m in _POLL_FAILED.finditer(log) if m["model"] == model]
@@ -204,33 +210,33 @@ def refusal(message: str, model: str, log: str) -> str:
 
 
 def errors_of_load(model: str, log: str) -> list[str]:
-    """What a server has logged as errors since it began to load a model."""
-    since = _telling(log.rpartition(f"loading: {model}:")[2])
+    """The errors in a server's log since it began to load a model."""
+    since = _relevant_lines(log.rpartition(f"loading: {model}:")[2])
     return [_first_line(m["message"]) for line in since if (m := _ERROR_LINE.search(line))]
 
 
 def out_of_memory(reason: str) -> bool:
-    """Whether a failure is one of memory: device, host, or shared memory."""
+    """Whether a failure is a lack of device, host or shared memory."""
     return meaning(reason) in (SHARED_MEMORY, OUT_OF_MEMORY)
 
 
 def not_ready(words: str) -> list[str]:
-    """The models that a model calls and that are not loaded, by its words."""
+    """Called models that are not loaded, by the message of the calling model."""
     return re.findall(r"Model '([^']+)' is not ready", words)
 
 
 def lacks_memory(reason: Reason | None) -> bool:
-    """Whether a failure is one of memory, by the words that it quotes."""
+    """Whether a failure is a lack of memory, by the messages that its reason quotes."""
     return reason is not None and any(map(out_of_memory, reason.quotes()))
 
 
-def _telling(text: str) -> list[str]:
+def _relevant_lines(text: str) -> list[str]:
     lines = (line.rstrip() for line in text.splitlines() if line.strip())
     return [line for line in lines if meaning(line) is not HARMLESS]
 
 
 def _first_line(message: str) -> str:
-    """The first line, and the one that it announces; equal parts of it once."""
+    """The first line, with the next one after a colon; repeated parts only once."""
     first, *more = message.replace("\\n", "\n").strip().split("\n", 2)
     if first.rstrip().endswith(":") and more:
         first = f"{first.rstrip()} {more[0].strip()}"

@@ -1,4 +1,4 @@
-"""Memory that a server takes: of its GPUs, of its machine, and shared memory."""
+"""Memory that a server uses: of its GPUs, of its machine, and shared memory."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from tuner.spec.fields import Gpus
 
 MACHINE = "memory"
 _USED, _TOTAL = "nv_gpu_memory_used_bytes", "nv_gpu_memory_total_bytes"
-#: Triton fills in what its GPUs use a second after its start (half of --metrics-interval-ms).
+#: Triton reports the memory of its GPUs a second after its start (half of --metrics-interval-ms).
 _FIRST_S = 1.5
 _CGROUP = Path("/sys/fs/cgroup")
-#: Limit and use of this process's control group, in both versions, where a container shows it.
+#: Files with limit and usage of the control group, in both versions, as seen in a container.
 _LIMITS = (
     ("memory.max", "memory.current", "memory.stat"),
     ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes", "memory/memory.stat"),
@@ -33,7 +33,13 @@ _LIMITS = (
 
 @dataclass(frozen=True)
 class Memory:
-    """One memory at one moment; ``others_bytes``: of neighbours, as far as separable."""
+    """The usage of one memory at one moment.
+
+    Attributes:
+        taken_bytes: Used by the server, or by all where the server's part is not known.
+        others_bytes: Used by other processes, as far as it is known.
+        total_bytes: Size of the memory.
+    """
 
     taken_bytes: int
     others_bytes: int
@@ -41,16 +47,16 @@ class Memory:
 
     @property
     def free_bytes(self) -> int:
-        """What the server can have, what it has included."""
+        """Bytes that the server can use, including those that it uses now."""
         return max(self.total_bytes - self.others_bytes, 0)
 
 
-#: By name: ``memory``, ``/dev/shm``, ``memory of GPU-...``.
+#: Memories by name: ``memory``, ``/dev/shm``, ``memory of GPU-...``.
 Memories = Mapping[str, Memory]
 
 
 def taken(now: Memories, empty: Memories) -> Memories:
-    """What was taken since a reading; what was in use then is others'."""
+    """Usage since the reading ``empty``; what was in use then counts as others' usage."""
     memories = {}
     for name, before in empty.items():
         if name in now:
@@ -67,14 +73,16 @@ def is_of_gpu(name: str) -> bool:
 def read_memory(
     scrape: Callable[[], Metrics | None], place: Place, gpus: Gpus, *, patient: bool = False
 ) -> Memories:
-    """What can be read now.
+    """Reads the current usage of all memories that can be read.
 
-    The local driver reports the use of GPUs at once, and of parts of GPUs (MIG) too. Triton's
-    metrics are up to a second old and know no parts; they are read where the driver cannot be.
+    The local driver reports the memory of GPUs and of MIG instances at once. Triton's metrics are
+    up to a second old and have no MIG instances; they are used if the driver cannot be read.
 
     Args:
-        gpus: Those of this machine that it may use.
-        patient: Wait for the first metrics of a server that was just started.
+        scrape: Reads the server's metrics.
+        place: The place of the server.
+        gpus: GPUs of this machine that the server may use.
+        patient: Wait for the first metrics of a server that has just started.
     """
     here = place is not Place.ELSEWHERE
     metrics = _scraped(scrape)
@@ -86,7 +94,7 @@ def read_memory(
         time.sleep(_FIRST_S / 10)
         metrics = _scraped(scrape)
     by_server = gpu_use(metrics)
-    # Triton names the GPUs that it sees, which may be fewer, but no parts.
+    # Triton lists the GPUs that it sees, perhaps not all, and no MIG instances.
     seen = {
         u: m
         for u, m in by_driver.items()
@@ -106,7 +114,7 @@ def read_memory(
 
 
 def gpu_use(metrics: Metrics | None) -> Mapping[str, tuple[int, int]]:
-    """Bytes used and total by UUID, without GPUs of which Triton could not read it (MIG)."""
+    """Used and total bytes of GPUs by UUID, without those that Triton cannot read (MIG)."""
     used, totals = (
         {s.labels.get("gpu_uuid", ""): int(s.value) for s in metrics.samples if s.name == name}
         if metrics is not None
@@ -119,25 +127,25 @@ def gpu_use(metrics: Metrics | None) -> Mapping[str, tuple[int, int]]:
 def _scraped(scrape: Callable[[], Metrics | None]) -> Metrics | None:
     try:
         return scrape()
-    except ServerGoneError:  # whoever uses it next will see
+    except ServerGoneError:  # the next user of the server gets the error
         return None
 
 
 def _processes(place: Place) -> list[psutil.Process]:
-    """The server's and its children's: while no load runs, this process has no others."""
+    """Processes of the server; without load, this process has no other children."""
     if place is Place.HERE:
         return psutil.Process().children(recursive=True)
     return [psutil.Process(pid) for pid in psutil.pids() if is_inside(pid)]
 
 
 def _of_machine(processes: Iterable[psutil.Process]) -> Memory:
-    """What several share, such as libraries, counts once."""
+    """Memory of the machine; pages that several processes share count once."""
     taken = 0
     for process in processes:
         with suppress(psutil.NoSuchProcess, OSError):
             try:
                 taken += process.memory_full_info().pss
-            except psutil.AccessDenied:  # another user's, in a container
+            except psutil.AccessDenied:  # a process of another user, in a container
                 taken += process.memory_info().rss
     machine = psutil.virtual_memory()
     total, free = machine.total, machine.available

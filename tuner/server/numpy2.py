@@ -1,9 +1,9 @@
-"""The NumPy of Python models, and how the wheel's Python backend is made to work with NumPy 2.
+"""The NumPy of Python models, and a shim for the wheel's Python backend with NumPy 2.
 
-Its stub was built for NumPy 1. With NumPy 2, each tensor that a model receives would repeat its
-first element, and each that it returns would be empty: gRPC answers OK with 0 bytes (seen). DLPack
-goes another way, which is right with NumPy 2 and kills the stub with NumPy 1 (seen), and which
-strings do not have.
+The stub of the wheel was built for NumPy 1. With NumPy 2, each tensor that a model receives repeats
+its first element, and each tensor that it returns is empty: gRPC answers OK with 0 bytes (tested).
+The shim uses DLPack, which works with NumPy 2, crashes the stub with NumPy 1 (tested), and does not
+support strings.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from tuner.modelconfig.schema import ModelConfig, enum_name
 from tuner.modelconfig.served import ServedModel
 from tuner.spec.mistakes import listed
 
-#: Appended to the backend's own triton_python_backend_utils.py, which the stub imports before it
-#: takes these classes. NumPy's capsule gets another name, or it complains when it is freed.
+#: Appended to the backend's triton_python_backend_utils.py, which the stub imports before it reads
+#: these classes. The shim renames NumPy's capsule, or NumPy would warn when it is freed.
 SHIM = """
 
 def _use_dlpack():
@@ -64,7 +64,7 @@ if int(np.__version__.split(".")[0]) > 1:
     _use_dlpack()
 """
 
-#: Isolated, as the stub is: no PYTHONPATH, no packages of the user.
+#: Isolated like the stub: without PYTHONPATH and the user's packages.
 _ASK = ("-I", "-c", "from importlib.metadata import version; print(version('numpy'))")
 
 
@@ -72,13 +72,13 @@ def numpy_of_models(python: Path, models: Iterable[ServedModel] = ()) -> str:
     """The version of the NumPy that Python models import.
 
     Raises:
-        EnvironmentNotReadyError: There is none, or one of the models would be served wrongly.
+        EnvironmentNotReadyError: There is no NumPy, or one of the models would get wrong tensors.
     """
     version = _numpy_version(python)
     old = "numpy<2" if sys.version_info < (3, 13) else "numpy"
     fix = f"{python} -m pip install '{old}'"
     if not version:
-        raise EnvironmentNotReadyError(f"Python models find no numpy: {python} has none", fix)
+        raise EnvironmentNotReadyError(f"Python models need numpy, which {python} lacks", fix)
     strings = [model.name for model in models if _passes_strings(model.base.completed)]
     if strings and int(version.split(".")[0]) > 1:
         raise EnvironmentNotReadyError(
@@ -90,7 +90,7 @@ def numpy_of_models(python: Path, models: Iterable[ServedModel] = ()) -> str:
 
 
 def in_python(models: Iterable[ServedModel]) -> list[ServedModel]:
-    """Those that the Python backend serves."""
+    """The models that the Python backend serves."""
     configs = [(model, model.base.file) for model in models]
     return [
         m for m, config in configs if config.backend in ("", "python") and not is_ensemble(config)
@@ -103,7 +103,7 @@ def _passes_strings(config: ModelConfig) -> bool:
 
 
 def _numpy_version(python: Path) -> str:
-    """Empty where there is no NumPy."""
+    """The version of a Python's NumPy; empty: there is none."""
     command = [str(python), *_ASK]
     try:
         done = subprocess.run(command, capture_output=True, timeout=60.0, check=False)

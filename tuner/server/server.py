@@ -1,9 +1,9 @@
-"""A running tritonserver, however it is run, and how requests reach it: plain or over TLS.
+"""The interfaces of a running tritonserver and its launchers; requests to it, with or without TLS.
 
-Whoever reaches a Triton in explicit model control can make it load a model whose files come with
-the request, and so run code as the server's user. Loopback keeps out other machines, not other
-users: they need the key that each server is started with (docs/security.md). Requests that measure
-need none.
+Anyone who can send requests to a Triton in explicit model control can load a model whose files come
+with the request, and so run code as the server's user. The loopback address excludes other
+machines, not other users of this one: for them, each server requires a key (docs/security.md).
+Inference requests need no key.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from tuner.spec.server import Tls
 if TYPE_CHECKING:
     from tuner.server.shared_memory import SharedRegion
 
-#: What an answer may have, headers included. Metrics of a thousand models are 5 MB.
+#: Most bytes of a response, including headers. Metrics of a thousand models have 5 MB.
 _MOST_BYTES = {"http": 1 << 20, "metrics": 8 << 20}
 
 
-#: Of a server's environment; one that is None is not set.
+#: Environment variables of a server; a variable with the value None is not set.
 Variables = Mapping[str, str | None]
 NO_VARIABLES: Variables = MappingProxyType({})
 
@@ -43,9 +43,13 @@ class Endpoints:
     """Addresses of a server.
 
     Attributes:
-        key: Of a server whose control is closed to others.
-        headers: What each request carries, names in lower case; values may be secrets.
-        shared: Memory that it has registered, for the inputs of requests.
+        http: HOST:PORT of the HTTP endpoint.
+        grpc: HOST:PORT of the gRPC endpoint.
+        metrics: HOST:PORT of the metrics endpoint; None: there is none.
+        key: Key that requests for control need; None: they need none.
+        tls: TLS settings of a remote server.
+        headers: Headers of each request, names in lower case; values may be secrets.
+        shared: Registered shared memory for the inputs of requests.
     """
 
     http: str
@@ -57,87 +61,94 @@ class Endpoints:
     shared: SharedRegion | None = field(default=None, repr=False)
 
     def tls_of(self, service: str) -> Tls | None:
-        """The TLS of one of its endpoints; None where that is plain."""
+        """The TLS settings of an endpoint; None: no TLS."""
         return self.tls if self.tls is not None and service in self.tls.services else None
 
 
 class Server(Protocol):
-    """A server that answers, for as long as its context is open."""
+    """A server that runs while its context is open."""
 
     @property
     def endpoints(self) -> Endpoints:
         """Its addresses."""
 
     def alive(self) -> bool:
-        """False once the process or container has ended, or a remote one stops answering."""
+        """Whether the process or container runs, or a remote server answers."""
 
     def log_tail(self, lines: int = 40) -> str:
-        """The last lines of the server's log; empty when it cannot be read (remote)."""
+        """The last lines of the server's log; empty if it cannot be read (remote)."""
 
     def put_back(self) -> int:
-        """Puts threads that left the server's CPUs back on them; how many there were."""
+        """Moves threads that left the server's CPUs back; returns their number."""
 
 
 class Place(Enum):
-    """The machine or container of a mode's servers, and so what of this machine is theirs."""
+    """The location of servers, by which their memory and processes are found."""
 
     HERE = "processes of this machine"
     CONTAINER = "containers of this machine"
-    ELSEWHERE = "not known"  # nothing of this machine is taken to be theirs
+    ELSEWHERE = "not known"  # perhaps another machine
 
 
 class ServerLauncher(Protocol):
-    """Starts servers. One for each mode; made from the spec, holds no process itself."""
+    """Starts servers in one mode. It is made from the spec, and owns no process itself."""
 
     @property
     def restartable(self) -> bool:
-        """Whether a restart can change the server's arguments (False for remote)."""
+        """Whether a restart can change the server's arguments (false for remote)."""
 
     @property
     def place(self) -> Place:
-        """The place of its servers."""
+        """The location of its servers."""
 
     @property
     def python(self) -> Path | None:
-        """The Python whose packages Python models import; None means the server's own."""
+        """The Python whose packages Python models import; None: the server's own."""
 
     def command_line(self) -> Sequence[str]:
-        """The command line of its servers, for display; empty where it starts no program."""
+        """The command line of its servers, for display; empty if it starts no program."""
 
     def version(self) -> str:
-        """What serves, as exactly as it can be known: only equal versions are comparable.
+        """The version of its servers, as exact as it can be known: results compare only if equal.
 
         Raises:
-            EnvironmentNotReadyError: The engine, the image or the remote server is not there.
+            EnvironmentNotReadyError: The engine, the image or the remote server does not exist.
         """
 
     def check_backends(self, models: Sequence[ModelFiles]) -> str:
-        """The backends of the models, or what of them is not known before it serves; starts none.
+        """Checks that its servers have the backends of the models; starts no server.
+
+        Returns:
+            The backends, or what can only be known from a running server.
 
         Raises:
-            EnvironmentNotReadyError: Its servers lack one, or a model.
+            EnvironmentNotReadyError: Its servers lack a backend or a model.
         """
 
     def on(self, cpus: tuple[int, ...]) -> ServerLauncher:
-        """The same for servers on these CPUs; empty: on any."""
+        """The launcher for servers on these CPUs, by number; empty: any."""
 
     def launch(
         self, server_args: Sequence[str], log: Path, environment: Variables = NO_VARIABLES
     ) -> AbstractContextManager[Server]:
-        """A server over the repository, in explicit model control, no model loaded, ready.
+        """Starts a server for the repository in explicit model control; waits until it is ready.
 
-        ``environment`` comes after the spec's variables.
+        No model is loaded. On leaving the context, all its processes, ports and temporary files are
+        removed.
 
-        On leaving the context every process, port and temporary file of it is gone.
+        Args:
+            server_args: Arguments of tritonserver in addition to the spec's.
+            log: File that the server's output is appended to.
+            environment: Environment variables; they override the spec's.
 
         Raises:
-            EnvironmentNotReadyError: It cannot start at all, or is in the wrong control mode.
-            ServerGoneError: It started and died before it was ready.
+            EnvironmentNotReadyError: It cannot start, or has the wrong control mode.
+            ServerGoneError: It died before it was ready.
         """
 
 
 def ssl_context(tls: Tls | None) -> ssl.SSLContext | None:
-    """TLS for HTTP, None for none; raises `OSError` where a file is no certificate or key."""
+    """TLS for HTTP; None: no TLS. Raises `OSError` if a file is not a certificate or key."""
     if tls is None:
         return None
     context = ssl.create_default_context(cafile=tls.ca_file)
@@ -147,7 +158,7 @@ def ssl_context(tls: Tls | None) -> ssl.SSLContext | None:
 
 
 def credentials(tls: Tls | None) -> Any:
-    """TLS for a channel of gRPC; None for a plain one."""
+    """TLS for a gRPC channel; None: no TLS."""
     import grpc  # type: ignore[import-untyped]
 
     if tls is None:
@@ -157,7 +168,7 @@ def credentials(tls: Tls | None) -> Any:
 
 
 class _Answer(io.RawIOBase):
-    """What a socket receives: by one deadline and up to a size, neither of which HTTP has."""
+    """Reads a socket with one deadline and a maximum size for the entire response."""
 
     def __init__(self, receiver: Any, deadline: float, most_bytes: int) -> None:
         self._receiver, self._deadline, self._left_bytes = receiver, deadline, most_bytes
@@ -176,15 +187,19 @@ class _Answer(io.RawIOBase):
         received = int(self._receiver.recv_into(buffer))
         self._left_bytes -= received
         if self._left_bytes < 0:
-            raise OSError("the answer is too long for what was asked")
+            raise OSError("the response is too long")
         return received
 
 
 def get(endpoints: Endpoints, service: str, path: str, timeout_s: float) -> bytes:
-    """Asks a server over HTTP, and returns its answer, all of which has come in time.
+    """Sends a GET request, and returns the body of the response.
+
+    Args:
+        service: `http` or `metrics`.
+        timeout_s: Timeout for the entire response, in seconds.
 
     Raises:
-        OSError: It does not answer, or not with status 200.
+        OSError: There is no complete response in time, or its status is not 200.
     """
     address, tls = getattr(endpoints, service), ssl_context(endpoints.tls_of(service))
     deadline, most_bytes = time.monotonic() + timeout_s, _MOST_BYTES[service]
@@ -198,20 +213,21 @@ def get(endpoints: Endpoints, service: str, path: str, timeout_s: float) -> byte
             answer.begin()
             if answer.status != HTTPStatus.OK:
                 raise OSError(f"HTTP status {answer.status}")
-            body = answer.read(most_bytes)  # more than it may have
+            body = answer.read(most_bytes)  # the limit includes headers, so this is all
             length = answer.headers.get("Content-Length")
             if not answer.chunked and length is not None and len(body) < int(length):
-                raise OSError(f"the answer ends after {len(body):,} of {int(length):,} bytes")
+                raise OSError(f"the response ends after {len(body):,} of {int(length):,} bytes")
             return body
-    except (HTTPException, ValueError) as error:  # the length of a chunk may be negative
-        raise OSError(f"no HTTP: {shortened(str(error))}") from error
+    except (HTTPException, ValueError) as error:  # a chunk may have a negative length
+        raise OSError(f"not an HTTP response: {shortened(str(error))}") from error
     finally:
         connection.close()
 
 
-#: What changes the server, by Triton's names. perf_analyzer needs none of it without shared memory.
+#: Triton's names of the protocols that change a server. perf_analyzer needs none of them without
+#: shared memory.
 PROTOCOLS = ("model-repository", "shared-memory", "trace", "logging")
-#: tritonserver's arguments; versions from before 2024 may lack them.
+#: Arguments of tritonserver that restrict protocols; versions before 2024 may lack them.
 FLAGS = ("--grpc-restricted-protocol", "--http-restricted-api")
 _HEADER = "tune-key"
 
@@ -221,7 +237,7 @@ def new_key() -> str:
 
 
 def key_arguments(key: str | None, protocols: Sequence[str] = PROTOCOLS) -> list[str]:
-    """Tritonserver's arguments that close ``protocols``; none without a key."""
+    """Arguments of tritonserver that restrict ``protocols`` to the key; empty without a key."""
     if key is None or not protocols:
         return []
     return [f"{flag}={','.join(protocols)}:{_HEADER}={key}" for flag in FLAGS]

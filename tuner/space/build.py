@@ -1,6 +1,6 @@
-"""From the spec's `space` and the model's config to a `Space`, or every mistake at once.
+"""Builds a `Space` from the spec's `space` and the model's config, or reports every mistake.
 
-The model's config is judged by itself too: what Triton refuses, and kinds of models that are not
+The model's config is also checked separately: rules of Triton, and kinds of models that cannot be
 measured.
 """
 
@@ -18,12 +18,11 @@ from tuner.modelconfig.base import Base
 from tuner.modelconfig.path import canonical, check_value, get, with_fields
 from tuner.modelconfig.queues import policy_of_queue
 from tuner.modelconfig.rules import Violation
-from tuner.modelconfig.schema import ModelConfig
+from tuner.modelconfig.schema import ModelConfig, batches_sequences, takes_sequences
 from tuner.modelconfig.served import Served, ServedModel
 from tuner.space.candidate import CACHE, Candidate, FieldValue, split_args, variable
 from tuner.space.conditions import least_batch
 from tuner.space.parameters import SERVER, ChoiceParameter, Knob, Parameter, RangeParameter
-from tuner.space.sequences import takes_sequences
 from tuner.space.space import COUNTED_ONE_BY_ONE, Space
 from tuner.spec.fields import Choice, IntRange, ParameterSpec, Subsets
 from tuner.spec.mistakes import Finding, FindingsError, listed
@@ -35,9 +34,12 @@ from tuner.spec.paths import (
     DYNAMIC_BATCHING,
     MAX_BATCH_SIZE,
     OLDEST,
+    SEARCHABLE,
     SLOT_UTILIZATION,
+    VERSION_POLICY,
     is_inside,
     is_of_queue,
+    is_searchable,
     variable_of,
 )
 from tuner.spec.runtimes import thread_count
@@ -54,8 +56,8 @@ def build_space(spec: Spec, served: Served) -> Space:
     """The space of a spec over its models.
 
     Raises:
-        FindingsError: A `SpecError` with every wrong path, type or combination; or what is wrong
-            with the models' configs, whatever the space tries.
+        FindingsError: A `SpecError` with every wrong path, type or combination, or with mistakes in
+            the models' configs that no candidate of the space corrects.
     """
     mistakes: _Mistakes = {}
     parameters: list[Parameter] = []
@@ -72,7 +74,7 @@ def build_space(spec: Spec, served: Served) -> Space:
         for model in targets
         if model not in more
         and not served.parents(model)
-        and not takes_sequences(served.models[model].base.completed)
+        and not batches_sequences(served.models[model].base.completed)
     )
     rows = dict[str, int]()
     for stream in spec.streams.values():
@@ -87,10 +89,12 @@ def build_space(spec: Spec, served: Served) -> Space:
 def _parameters(
     owner: str, given: Mapping[str, ParameterSpec], served: Served, mistakes: _Mistakes
 ) -> list[Parameter]:
-    """Those of one model, or of the server, what others depend on first."""
+    """The parameters of one model, or of the server; parents come first."""
     by_path: dict[str, Parameter] = {}
     for path, values in given.items():
         try:
+            if owner != SERVER:
+                _refuse_of_the_model(canonical(path))
             parameter = parameter_of(Knob(owner, path), values)
             if owner != SERVER:
                 _refuse_of_an_ensemble(parameter.path, served.models[owner])
@@ -108,6 +112,15 @@ def _parameters(
         mistakes |= _mistakes_between(by_path, owner, base)
     first = (MAX_BATCH_SIZE, SLOT_UTILIZATION)  # others of as many dots depend on them
     return sorted(by_path.values(), key=lambda p: (p.path.count("."), p.path not in first))
+
+
+def _refuse_of_the_model(path: str) -> None:
+    if not is_searchable(path):
+        raise SpecError(
+            "cannot be searched: it says what the model is, not how it runs",
+            f"searched are {listed(SEARCHABLE)}, and what is inside; to compare variants of a "
+            f"model, make each a version and search {VERSION_POLICY}.specific.versions",
+        )
 
 
 def _refuse_of_an_ensemble(path: str, model: ServedModel) -> None:
@@ -165,7 +178,7 @@ def _accepts(path: str, value: FieldValue) -> bool:
 
 
 def _check_values(parameter: Parameter, current: Any) -> None:
-    """Checks that each value can be set in this model, and that no two mean the same."""
+    """Checks that each value can be set in this model, and that no two have the same effect."""
     seen: dict[bytes, FieldValue] = {}
     inside = is_inside(parameter.path, DYNAMIC_BATCHING)
     batched = with_fields(current, {DYNAMIC_BATCHING: True}) if inside else current
@@ -176,7 +189,7 @@ def _check_values(parameter: Parameter, current: Any) -> None:
         tried = parameter.values
     for value in tried:
         message = with_fields(batched, {parameter.path: value})
-        _refuse_unmeasurable(message, current)
+        _refuse_other_requests(message, current)
         encoded = message.SerializeToString(deterministic=True)
         if encoded in seen:
             raise SpecError(f"{_show(seen[encoded])} and {_show(value)} are the same to Triton")
@@ -184,22 +197,14 @@ def _check_values(parameter: Parameter, current: Any) -> None:
 
 
 def _without_other_strategy(message: Any, path: str) -> Any:
-    """Ready for ``path``: of the two strategies for sequences, a config names one."""
+    """The config without the strategy for sequences that excludes the one of ``path``."""
     for strategy, other in ((DIRECT, OLDEST), (OLDEST, DIRECT)):
         if path == strategy or is_inside(path, strategy):
             return with_fields(message, {other: None})
     return message
 
 
-def _refuse_unmeasurable(changed: Any, current: Any) -> None:
-    try:
-        refuse_unmeasurable("the model", changed)
-    except SpecError as error:
-        text = f"cannot be searched: with it, {error.message}"
-        raise SpecError(text, "take it out of the space") from error
-    if changed.model_transaction_policy != current.model_transaction_policy:
-        text = "cannot be searched: whether a model is decoupled is up to its code"
-        raise SpecError(text, "take it out of the space")
+def _refuse_other_requests(changed: Any, current: Any) -> None:
     if takes_sequences(changed) != takes_sequences(current):
         what = "takes sequences" if takes_sequences(changed) else "takes no sequences any more"
         text = f"cannot be searched: with it, the model {what}"
@@ -207,7 +212,7 @@ def _refuse_unmeasurable(changed: Any, current: Any) -> None:
 
 
 def _mistakes_between(parameters: Mapping[str, Parameter], owner: str, config: Base) -> _Mistakes:
-    """What is wrong with a model's parameters in combination with each other or the model."""
+    """Mistakes in combinations of a model's parameters, with each other or with the model."""
     mistakes: _Mistakes = {}
     batch = parameters.get(MAX_BATCH_SIZE)
     if batch is not None and any(not v for v in batch) and any(batch):
@@ -231,7 +236,7 @@ def _mistakes_between(parameters: Mapping[str, Parameter], owner: str, config: B
 def _server_args(
     spec: Spec, parameters: Sequence[Parameter], mistakes: _Mistakes
 ) -> tuple[tuple[str, ...], int | None]:
-    """The server's arguments without those that the candidates bring, and the cache they give."""
+    """The server arguments without those that candidates set, and the cache size in them."""
     if all(p.knob != CACHE for p in parameters):
         return spec.server.args, None
     try:
@@ -244,9 +249,9 @@ def _server_args(
 def _current(
     space: Space, cache_bytes: int | None, environment: Mapping[str, ServerVariable]
 ) -> Candidate:
-    """The owned fields as the models have them, in the space's words where it has some.
+    """The current values of the space's fields, in the form of the space's values if possible.
 
-    Variables have the values of the spec; what tune itself inherited, no server gets.
+    Variables have the values of the spec: a server does not get those of tune's environment.
     """
     bases = {label: model.base.completed for label, model in space.served.models.items()}
     values: dict[Knob, FieldValue] = {
@@ -267,7 +272,7 @@ def _current(
 
 
 def value_in(parameter: Parameter, message: Any) -> FieldValue:
-    """A field of a config, in the words of its parameter where that has some."""
+    """A field's value in a config, as the equal value of its parameter if there is one."""
     configured = get(message, parameter.path)
     if configured in parameter:
         return configured
@@ -282,8 +287,10 @@ def value_in(parameter: Parameter, message: Any) -> FieldValue:
 
 
 def refuse_empty(space: Space) -> None:
-    """Raises:
-    NothingToSearchError: Nothing but the current config would be measured.
+    """Refuses a space without another config than the current one.
+
+    Raises:
+        NothingToSearchError: Only the current config would be measured.
     """
     left, text, hint = _some(space), "", "widen the space of the spec"
     if not left:
@@ -301,7 +308,7 @@ def refuse_empty(space: Space) -> None:
 
 
 def _some(space: Space) -> list[Candidate]:
-    """Up to two candidates; where they are rare in a large space, they are sought at random."""
+    """Up to two candidates; in a large space with few valid ones, by random draws."""
     steps = space.steps()
     looked_at = filter(None, islice(steps, COUNTED_ONE_BY_ONE))
     candidates = list(islice((c for c in looked_at if not space.violations(c)), 2))
@@ -339,7 +346,7 @@ def never_tried(space: Space) -> Iterator[str]:
                 yield f"not tried: {refused[0].message} ({space.served.place(refused[0])})"
 
 
-#: Values of one parameter that are looked at one by one.
+#: Most values of one parameter that are checked one by one.
 _LISTED = 64
 #: Enough to meet any value that makes the config valid, unless it is one of very many.
 _DRAWS = 200
@@ -348,10 +355,10 @@ LLM_BACKENDS = frozenset({"vllm", "tensorrtllm"})
 
 
 def refuse_broken(space: Space) -> None:
-    """Refuses a config that breaks a rule of Triton's, and goes on to whatever the space tries.
+    """Refuses a current config that breaks a rule of Triton in every candidate, too.
 
     Raises:
-        SpecError: Each rule that is broken, one a line, with the place of the field.
+        SpecError: The message has a line for each broken rule, with the place of the field.
     """
     lasting = space.served.violations(space.current.models)
     rng = random.Random(0)  # noqa: S311
@@ -375,10 +382,10 @@ def broken_config(
 
 
 def refuse_unmeasurable(model: str, config: ModelConfig) -> None:
-    """Returns for a model that answers each request by itself.
+    """Refuses a model that does not answer each request separately.
 
     Raises:
-        SpecError: A request to this one has no latency to tune for; the hint says what to do.
+        SpecError: Its requests have no latency to tune for; the hint says what to do.
     """
     if config.backend in LLM_BACKENDS:
         raise SpecError(

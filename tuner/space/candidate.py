@@ -1,9 +1,9 @@
-"""What a trial tries: fields of the models' configs, and what the server is started with.
+"""A candidate: values for fields of the models' configs, and for the start of the server.
 
-That is the size of its response cache and variables of its environment. The size belongs to the
-server (`--cache-config=local,size=BYTES`, one buffer for all models), the decision to use the cache
-to the model (`response_cache.enable`). `response_cache.size` is the one name the space has for
-both; it is no field of ModelConfig.
+The start of the server has the size of its response cache and environment variables. The size is a
+server argument (`--cache-config=local,size=BYTES`, one buffer for all models), the use of the cache
+a field of each model (`response_cache.enable`). The space has one parameter for both,
+`response_cache.size`, which is no field of ModelConfig.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def _cache_bytes(args: Any) -> int | None:
 
 
 def _threads(given: dict[str, int | None]) -> dict[str, int | None]:
-    """Variables with their numbers of threads: whoever made a run may set no others."""
+    """Variables with their numbers of threads; a stored run may set no other variables."""
     if strange := [name for name in given if name not in VARIABLES]:
         raise ValueError(f"no candidate sets the variable {strange[0]!r}")
     return {name: thread_count(count) for name, count in given.items()}
@@ -51,7 +51,7 @@ def _threads(given: dict[str, int | None]) -> dict[str, int | None]:
 
 @dataclass(frozen=True)
 class ServerStart:
-    """What only the start of a server can change: one with another `ServerStart` is restarted.
+    """The settings of a server's start: a candidate with other settings needs a new server.
 
     Attributes:
         cache_bytes: Size of the response cache that the search chose; None: no cache.
@@ -68,13 +68,13 @@ class ServerStart:
 
     @property
     def variables(self) -> dict[str, str | None]:
-        """The searched variables as text, for a process; None: taken out of its environment."""
+        """The searched variables as text, for a process; None: removed from its environment."""
         return {n: None if count is None else str(count) for n, count in self.environment.items()}
 
 
 @dataclass(frozen=True)
 class _Stored:
-    """A candidate in files: the fields of each model, and what the server is started with."""
+    """A candidate in files: the fields of each model, and the settings of the server's start."""
 
     models: dict[str, dict[str, FieldValue]]
     server_args: Annotated[
@@ -92,8 +92,8 @@ class Candidate(Facts):
     """One point of the space.
 
     Attributes:
-        values: What the search chose, knob by knob. The size of the response cache is there only
-            where there is a cache, a variable of the environment wherever it is searched.
+        values: The chosen value of each knob. The size of the response cache is included only with
+            a cache, an environment variable wherever it is searched.
     """
 
     unknown = "ignore"
@@ -112,7 +112,7 @@ class Candidate(Facts):
         cache_bytes: int | None = None,
         environment: Mapping[str, int | None] = MappingProxyType({}),
     ) -> Candidate:
-        """The candidate with these fields: name of the model to ModelConfig path to value."""
+        """The candidate with these fields, by the model's name and the ModelConfig path."""
         fields = {Knob(o, path): v for o, values in models.items() for path, v in values.items()}
         variables = {variable(name): count for name, count in environment.items()}
         return cls({**fields, CACHE: cache_bytes, **variables})
@@ -131,7 +131,7 @@ class Candidate(Facts):
         )
 
     def of(self, owner: str) -> Mapping[str, FieldValue]:
-        """ModelConfig path to value of the model with this name."""
+        """The values of the model ``owner``, by the ModelConfig path."""
         return self.models.get(owner, {})
 
     @property
@@ -140,7 +140,7 @@ class Candidate(Facts):
 
     @cached_property
     def models(self) -> Mapping[str, Mapping[str, FieldValue]]:
-        """Name of each model of which something is chosen, to path, to value."""
+        """The values by the model's name and the ModelConfig path, for models with any."""
         fields: dict[str, dict[str, FieldValue]] = {}
         for knob, value in self.values.items():
             if knob.owner != SERVER:
@@ -148,12 +148,12 @@ class Candidate(Facts):
         return fields
 
     def title(self, knob: Knob) -> str:
-        """What a knob is called: by its path alone where only one model is searched."""
+        """The name of a knob for users: only its path where one model is searched."""
         return str(knob) if len(self.models) > 1 else knob.path
 
     @cached_property
     def start(self) -> ServerStart:
-        """What the server has to be started with."""
+        """The settings of the server's start."""
         size, variables = self.values.get(CACHE), dict[str, int | None]()
         for knob, value in self.values.items():
             if knob.owner == SERVER and (name := variable_of(knob.path)):
@@ -180,7 +180,7 @@ class Candidate(Facts):
         return hash(self.key)
 
     def differences(self, other: Candidate) -> int:
-        """Knobs in which the two differ; the size of the cache counts as one."""
+        """The number of knobs in which the two differ; the size of the cache is one knob."""
         return sum(1 for _ in self.changed(other))
 
     def changed(self, other: Candidate) -> Iterator[Knob]:
@@ -201,17 +201,17 @@ _OLD_FLAG = "--response-cache-byte-size"
 
 
 def variable(name: str) -> Knob:
-    """The knob of a variable of the server's environment."""
+    """The knob of an environment variable of the server."""
     return Knob(SERVER, variable_path(name))
 
 
 def server_args(size: int | None) -> tuple[str, ...]:
-    """What the server must be started with; nothing for no cache."""
+    """The server arguments for a cache of ``size`` bytes; empty for None, no cache."""
     return () if size is None else (f"{_FLAG}=local,size={size}",)
 
 
 def list_sizes(spec: Spec) -> tuple[int, ...]:
-    """Sizes in bytes the spec lets choose from; none when it does not search the cache."""
+    """The sizes of the cache that the spec lists, in bytes; empty if the cache is not searched."""
     sizes = spec.server.space.get(CACHE_SIZE)
     if not isinstance(sizes, Choice):
         return ()
@@ -244,7 +244,7 @@ def split_args(args: Sequence[str]) -> tuple[tuple[str, ...], int | None]:
 
 
 def service_key(candidate: Candidate) -> tuple[tuple[Knob, Any], ...]:
-    """What must be equal for two candidates to have the same service times."""
+    """The values on which service times depend: all but scheduling and the cache."""
     return tuple(
         (k, v) for k, v in candidate.values.items() if k != CACHE and not is_scheduling(k.path)
     )

@@ -1,6 +1,6 @@
-"""Fields that mean something, or may have a value, only with certain values of another field.
+"""Conditions of fields: a field has an effect, or a value, only with some values of its parent.
 
-A condition is an entry of `KNOWN`. Its parent has fewer dots, or comes first in the spec.
+`KNOWN` lists conditions by path. The path of a parent has fewer dots, or comes first in the spec.
 """
 
 from __future__ import annotations
@@ -29,23 +29,24 @@ class Condition:
     """The condition of a field inside a searched message; others are subclasses.
 
     Attributes:
-        parent: Path of the field it depends on: the model's value counts where none is searched.
+        parent: Path of the field it depends on. Where that field is not searched, the value in the
+            model's config counts.
     """
 
     parent: str
 
     def narrow(self, parameter: Parameter, beside: FieldValue) -> Parameter | None:
-        """The values allowed with the parent's; None where the field means nothing."""
+        """The values allowed with ``beside``, the parent's value; None: the field has no effect."""
         return parameter if beside is True else None
 
     def fit(self, value: FieldValue, left: Parameter, beside: FieldValue) -> FieldValue:
-        """What ``value`` amounts to with the parent's."""
+        """The value with the same effect that is allowed with ``beside``, the parent's value."""
         return value
 
 
 @dataclass(frozen=True)
 class InsideBatcher(Condition):
-    """A field of a batcher means something from batches of ``least`` on."""
+    """A field of a batcher has an effect only for a ``max_batch_size`` of at least ``least``."""
 
     least: int = 2
 
@@ -55,7 +56,7 @@ class InsideBatcher(Condition):
 
 @dataclass(frozen=True)
 class Batcher(Condition):
-    """Batches of less than ``least`` need no batcher."""
+    """There is a batcher only for a ``max_batch_size`` of at least ``least``."""
 
     least: int = 2
 
@@ -69,7 +70,7 @@ class Batcher(Condition):
 
 
 class PreferredSizes(Condition):
-    """None above max_batch_size; to prefer just that is Triton's default."""
+    """No preferred size is above ``max_batch_size``; that size alone is Triton's default."""
 
     def narrow(self, parameter: Parameter, beside: FieldValue) -> Parameter:
         batch = _integer(beside)
@@ -84,20 +85,20 @@ class PreferredSizes(Condition):
 
 
 class WithSlots(Condition):
-    """A delay of the direct strategy counts only with a share of slots that ends it sooner."""
+    """A delay of the direct strategy has an effect only with a minimum slot utilization."""
 
     def narrow(self, parameter: Parameter, beside: FieldValue) -> Parameter | None:
         return parameter if beside else None
 
 
 class Direct(Condition):
-    """The strategies of sequences exclude each other."""
+    """The direct and the oldest strategy for sequences exclude each other."""
 
     def narrow(self, parameter: Parameter, beside: FieldValue) -> Parameter | None:
         return None if beside is True else parameter
 
 
-#: By path; those of a batcher and of fields inside a searched message are made where they hold.
+#: Conditions by path; `conditions_of` adds those of batchers and of fields in searched messages.
 KNOWN: dict[str, Condition] = {
     PREFERRED: PreferredSizes(MAX_BATCH_SIZE),
     OLDEST_PREFERRED: PreferredSizes(MAX_BATCH_SIZE),
@@ -106,9 +107,9 @@ KNOWN: dict[str, Condition] = {
 
 
 def least_batch(searched: Collection[str], *, queued: bool) -> int:
-    """The smallest batch that a model has a batcher for: 1 where its queue has a policy.
+    """The least ``max_batch_size`` with a batcher: 1 where the model's queue has a policy, else 2.
 
-    A batcher of batches of one still limits, times out and orders what waits.
+    A batcher for batches of one still limits, times out and orders waiting requests.
 
     Args:
         searched: Paths of the model's parameters.
@@ -118,7 +119,7 @@ def least_batch(searched: Collection[str], *, queued: bool) -> int:
 
 
 def conditions_of(path: str, searched: Collection[str], least: int = 2) -> tuple[Condition, ...]:
-    """The conditions on a field, that of the nearest searched message around it first.
+    """The conditions of a field, that of the innermost searched message around it first.
 
     Args:
         least: `least_batch` of the field's model.

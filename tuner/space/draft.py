@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
@@ -11,17 +12,15 @@ from typing import Any
 from tuner.errors import SpecError
 from tuner.modelconfig.backends import is_ensemble
 from tuner.modelconfig.base import unragged_inputs
-from tuner.modelconfig.ensembles import answers_many_times
-from tuner.modelconfig.schema import enum_name
+from tuner.modelconfig.schema import batches_sequences, enum_name, inputs_sent, shape_tensors
 from tuner.modelconfig.traps import batch_in_dims
 from tuner.space.build import LLM_BACKENDS, refuse_unmeasurable
 from tuner.space.draft_instances import Machine, any_on_gpu
 from tuner.space.draft_sequences import sequence_arrivals_lines
 from tuner.space.draft_server import CACHE, cache_of_server, server_section, variable_lines
-from tuner.space.draft_slos import EXAMPLE, EXAMPLE_OF_MANY, latency_bound, slo_lines
-from tuner.space.draft_space import DraftedModel, space_of
+from tuner.space.draft_slos import example_slo, latency_bound, slo_lines
+from tuner.space.draft_space import DraftedModel, answer_many_times, are_for_sequences, space_of
 from tuner.space.draft_text import COLUMN, DraftEntry, Remark, flow, remarks, written
-from tuner.space.sequences import takes_sequences
 from tuner.spec.paths import CONFIG_NAME
 from tuner.spec.slo import Slo
 from tuner.spec.units import count_text
@@ -32,21 +31,29 @@ TRIALS, BUDGET_S = 30, 1200
 #: The size used for a dimension that config.pbtxt leaves open, or less, so that an input has at
 #: most this many elements: nobody should send megabytes in each request without asking for it.
 OPEN_DIMENSION, MOST_ELEMENTS = 128, 1 << 16
+#: Words of names of what code acts on: of these a request has one, whatever number dims allow.
+_SETTING = re.compile(
+    r"beam|count|guidance|height|len(gth)?s?|limit|max|min|num(?!er)\w*|scale|seed|size|steps?|"
+    r"temperature|threshold|top|width"
+)
+#: Words of names of integers that refer to something else, of which a request has many.
+_REFERRING = re.compile(r"keys?|offsets?|index|indices")
 _EVERY_LINE = "Every line may be changed; docs/spec.md has them all,"
 _LOCAL = MappingProxyType({"mode": "local"})
 
 
 @dataclass(frozen=True)
 class Given:
-    """What a draft takes over from elsewhere, in the spec's own words; what is empty it guesses.
+    """Parts of a spec that a draft takes from another source; empty parts are guessed.
 
     Attributes:
-        command: What drafted it, for the first line.
-        file: Of requests, relative to the spec.
-        sequences: The file holds sequences.
-        shapes: Of random requests.
-        space: Path to its values.
-        left: What could not be taken over, a line each.
+        command: The command that drafts, for the first line.
+        file: The file of requests, relative to the spec.
+        sequences: Whether the file has sequences.
+        shapes: The shapes of random requests.
+        spaces: The values to try, by the model's name and the path.
+        bounds: Values of drafted fields, likewise; other fields are drafted beside them.
+        left: The parts that could not be taken over, a line each.
     """
 
     command: str
@@ -57,7 +64,8 @@ class Given:
     file: str = ""
     sequences: bool = False
     shapes: Mapping[str, list[int]] = field(default_factory=dict)
-    space: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    spaces: Mapping[str, Mapping[str, Mapping[str, Any]]] = field(default_factory=dict)
+    bounds: Mapping[str, Mapping[str, Mapping[str, Any]]] = field(default_factory=dict)
     left: tuple[str, ...] = ()
 
 
@@ -75,23 +83,24 @@ def draft_spec(
     """YAML text of a spec that loads and runs as it is.
 
     Args:
-        models: The model by its name, then those of its steps, those that its code calls, and
-            theirs.
-        repository: Path as it is to appear in the spec.
-        slos: At least one of them on a latency; without any, an example.
-        given: What is known already, and takes the place of the draft's own guesses.
-        server: The spec's section, where nothing is given.
-        why: A remark beside it.
+        models: The model and all its parts, by name, the model first.
+        repository: The path to write in the spec.
+        slos: The SLOs, at least one of them on a latency; if empty, an example.
+        given: Known parts, which replace the guesses of the draft.
+        server: The ``server`` section, where ``given`` has none.
+        why: A remark beside that section.
 
     Raises:
-        SpecError: No SLO is on a latency, or this search is not for such a kind of model; the
-            hint says what is.
+        SpecError: No SLO is on a latency, or this kind of model cannot be tuned; the hint says what
+            to do.
     """
     model, drafted = next(iter(models.items()))
-    for name in answering(models, model):
-        refuse_unmeasurable(name, models[name].config)
-    many = answers_many_times(model, {name: part.config for name, part in models.items()})
-    slos = slos or (EXAMPLE_OF_MANY if many else EXAMPLE,)
+    steps = {name: models[name].config for name in answering(models, model)}
+    for name, config in steps.items():
+        refuse_unmeasurable(name, config)
+    many = answer_many_times(models)
+    cached = not many and not any(map(batches_sequences, steps.values()))
+    slos = slos or (example_slo(many=many),)
     bound = latency_bound((*given.slos, *slos) if given else slos)
     if is_ensemble(drafted.config) and len(models) == 1:
         hint = "put the models of its steps into the repository: they are what is searched"
@@ -99,37 +108,42 @@ def draft_spec(
     place = [DraftEntry("model", flow(model)), DraftEntry("repository", flow(repository))]
     place += [] if write_to == CONFIG_NAME else [DraftEntry("write_to", write_to)]
     given = given or Given(f"tune init {model}", slos)
-    models = _with_rows(models, given.batch_size)
+    models = _as_given(models, given)
     drafted = models[model]
     searched: list[DraftEntry | Remark]
-    known, on_cpu = given.space, (p for p in models.values() if not any_on_gpu(p.config, machine))
+    on_cpu = (part for part in models.values() if not any_on_gpu(part.config, machine, part.cuda))
     names = dict.fromkeys(name for part in on_cpu for name in part.variables)
     variables = variable_lines(names, server, machine.cores)
     if len(models) > 1 or drafted.unnamed:
         place.append(server_section(server, why, variables))
-        known_of = {model: known} if known else {}
-        searched = [models_entry(models, machine, shared_bounds(models, bound), known_of)]
-        searched += [] if many else cache_of_server(variables)
+        searched = [models_entry(models, machine, shared_bounds(models, bound), given.spaces)]
+        searched += cache_of_server(variables) if cached else []
     else:
         place.append(server_section(server, why, []))
-        cached = not many and not takes_sequences(drafted.config)
+        known = given.spaces.get(model, {})
         fields = [*space_of(drafted, machine, bound, known, alone=True), *variables]
         fields += CACHE if cached else ()
-        searched = [_space(known, fields)]
+        searched = [_space(known, fields, drafted.bounds)]
     draft = [*_head(place, given), _workload(models, given), *searched, *tail_of(machine)]
     return "\n".join(written(draft)) + "\n"
 
 
-def _with_rows(models: Mapping[str, DraftedModel], rows: int) -> dict[str, DraftedModel]:
-    """The models, which take batches of at least one request of so many rows."""
+def _as_given(models: Mapping[str, DraftedModel], given: Given) -> dict[str, DraftedModel]:
+    """The models, with batches of at least one request, and with the given bounds."""
+    rows = given.batch_size
     return {
-        name: replace(part, least_batch=max(part.least_batch, rows), rows=rows)
+        name: replace(
+            part,
+            least_batch=max(part.least_batch, rows),
+            rows=rows,
+            bounds=given.bounds.get(name, {}),
+        )
         for name, part in models.items()
     }
 
 
 def answering(models: Mapping[str, DraftedModel], model: str) -> list[str]:
-    """The model, and the steps of ensembles among those that its requests go through."""
+    """The model, with all steps of ensembles that process its requests."""
     names = [model]
     for name in names:  # grows
         steps = (step.model_name for step in models[name].config.ensemble_scheduling.step)
@@ -138,19 +152,24 @@ def answering(models: Mapping[str, DraftedModel], model: str) -> list[str]:
 
 
 def open_shapes(config: Any) -> dict[str, list[int]]:
-    """A guess for each input whose shape config.pbtxt leaves open, by name, but optional ones.
+    """A guess for each input of a request whose shape config.pbtxt leaves open, by name.
 
-    The guess is the same for each open dimension, and small enough for `MOST_ELEMENTS`.
+    The guess is the same for each open dimension, and small enough for `MOST_ELEMENTS`. Of a model
+    whose inputs are all optional, every input has its shape: those without one are not sent.
     """
+    choose = all(tensor.optional for tensor in config.input)
     return {
-        tensor.name: _guess(list(tensor.dims))
-        for tensor in config.input
-        if any(d < 0 for d in tensor.dims) and not tensor.optional
+        tensor.name: _guess(tensor)
+        for tensor in inputs_sent(config)
+        if choose or any(d < 0 for d in tensor.dims)
     }
 
 
-def _guess(dims: list[int]) -> list[int]:
-    guess = OPEN_DIMENSION
+def _guess(tensor: Any) -> list[int]:
+    """Most clients send one text, and one of each setting, whatever number of them dims allow."""
+    dims, kind = list(tensor.dims), enum_name(tensor, "data_type")
+    one = kind in ("TYPE_STRING", "TYPE_BOOL") or (dims == [-1] and _is_named(tensor, _SETTING))
+    guess = 1 if one else OPEN_DIMENSION
     while guess > 1 and math.prod(guess if d < 0 else d for d in dims) > MOST_ELEMENTS:
         guess //= 2
     return [guess if d < 0 else d for d in dims]
@@ -167,7 +186,7 @@ def _head(place: list[DraftEntry], given: Given) -> Iterator[DraftEntry | Remark
 
 
 def opening(command: str, left: Sequence[str]) -> Iterator[DraftEntry | Remark]:
-    """What drafted it, and what could not be taken over."""
+    """The first lines: the command, and the parts that could not be taken over."""
     yield from remarks(
         "yaml-language-server: $schema=tune.schema.json",
         f"Drafted by `{command}`. {_EVERY_LINE}",
@@ -179,23 +198,27 @@ def opening(command: str, left: Sequence[str]) -> Iterator[DraftEntry | Remark]:
 
 
 def _space(
-    given: Mapping[str, Mapping[str, Any]], drafted: list[DraftEntry | Remark]
+    given: Mapping[str, Mapping[str, Any]],
+    drafted: list[DraftEntry | Remark],
+    bounded: Collection[str],
 ) -> DraftEntry:
-    """What is given and, commented out, what the draft would search beside it; else the draft."""
+    """The given and the bounded fields, others as comments; without given ones, all drafted."""
     if not given:
         return DraftEntry("space", below=tuple(drafted))
     below: list[DraftEntry | Remark] = [
         DraftEntry(flow(path), flow(field)) for path, field in given.items()
     ]
     entries = [one for one in drafted if isinstance(one, DraftEntry) and not one.mark]
-    more = [replace(one, mark="#   ") for one in entries if one.key not in given]
+    others = [one for one in entries if one.key not in given]
+    below += [one for one in others if one.key in bounded]
+    more = [replace(one, mark="#   ") for one in others if one.key not in bounded]
     below += [Remark("Worth searching as well:"), *more] if more else []
     return DraftEntry("space", below=tuple(below))
 
 
 def _workload(models: Mapping[str, DraftedModel], given: Given) -> DraftEntry:
     below: list[DraftEntry | Remark] = []
-    if any(takes_sequences(part.config) for part in models.values()):
+    if are_for_sequences(models):
         below += sequence_arrivals_lines(of_file=given.sequences)
     elif given.arrivals:
         below.append(DraftEntry("arrivals", flow(given.arrivals)))
@@ -207,7 +230,7 @@ def _workload(models: Mapping[str, DraftedModel], given: Given) -> DraftEntry:
 
 
 def requests_of(config: Any, given: Given) -> Iterator[DraftEntry | Remark]:
-    """What requests to a model carry."""
+    """The content of requests to a model."""
     if given.batch_size > 1:
         yield DraftEntry("batch_size", flow(given.batch_size))
     if given.file:
@@ -224,6 +247,8 @@ def _random_inputs(config: Any, given: Given) -> Iterator[DraftEntry | Remark]:
         guessed = [name for name in shapes if name not in given.shapes]
         open_ones = f"{', '.join(guessed)}: open" if given.shapes else "open"
         open_ones += " in config.pbtxt, so guessed, and small: write what your users send"
+        if all(tensor.optional for tensor in config.input):
+            open_ones = "all inputs are optional: leave out those that your users do not send"
         below: list[DraftEntry | Remark] = [
             DraftEntry(flow(name), str(given.shapes.get(name, dims)))
             for name, dims in shapes.items()
@@ -237,13 +262,38 @@ def _random_inputs(config: Any, given: Given) -> Iterator[DraftEntry | Remark]:
             below.append(Remark("several: [{dims: [64], share: 70%}, {dims: [256], share: 30%}]"))
         why = open_ones if guessed else ""
         yield DraftEntry("shapes", remark=why, below=tuple(below), column=COLUMN)
-    texts = [flow(t.name) for t in config.input if enum_name(t, "data_type") == "TYPE_STRING"]
+    if sizes := sorted(shape_tensors(config)):
+        yield Remark(
+            f"{', '.join(sizes)}: sizes (is_shape_tensor), so random values end in errors:"
+        )
+        yield Remark("give requests by a file, inputs: {kind: file, file: requests.json}")
+    strings = (t for t in inputs_sent(config) if enum_name(t, "data_type") == "TYPE_STRING")
+    texts = [flow(tensor.name) for tensor in strings]
     if texts:
         yield Remark(f"random strings for {', '.join(texts)}: some models reject them")
+    if named := [flow(tensor.name) for tensor in inputs_sent(config) if _has_meaning(tensor)]:
+        yield Remark(
+            f"random values for {', '.join(named)}: if a setting, a length, a key, a file,"
+        )
+        yield Remark("give real ones, inputs: {kind: file, file: requests.json}")
+
+
+def _has_meaning(tensor: Any) -> bool:
+    """Whether a tensor is probably a number that the code acts on, or the bytes of a file."""
+    kind, dims = enum_name(tensor, "data_type"), list(tensor.dims)
+    open_one = dims == [-1] and any(_is_named(tensor, words) for words in (_SETTING, _REFERRING))
+    number = kind.startswith(("TYPE_INT", "TYPE_UINT")) and (dims == [1] or open_one)
+    return (number and not tensor.is_shape_tensor) or (kind == "TYPE_UINT8" and dims == [-1])
+
+
+def _is_named(tensor: Any, words: re.Pattern[str]) -> bool:
+    """Whether one of the words is in a tensor's name."""
+    parts = re.findall("[A-Z]?[a-z]+|[A-Z]+", tensor.name)
+    return any(words.fullmatch(part.lower()) for part in parts)
 
 
 def shared_bounds(models: Mapping[str, DraftedModel], slo: Slo) -> dict[str, Slo]:
-    """What each model may take, of those that a request goes through one after the other."""
+    """The latency bound of each model that a request passes, one after the other."""
     named = [n for n, p in models.items() if p.calls or not is_ensemble(p.config)]
     return dict.fromkeys(named, replace(slo, bound=slo.bound / len(named)))
 
@@ -254,9 +304,9 @@ def models_entry(
     bounds: Mapping[str, Slo],
     known: Mapping[str, Mapping[str, Mapping[str, Any]]],
 ) -> DraftEntry:
-    """What is searched of each, where it is not ``known``; an ensemble has no fields to search.
+    """The ``models`` section: the space of each model, unless ``known`` has one.
 
-    ``bounds``: what requests to each of those with something to search may take.
+    ``bounds``: the latency bound of each model with fields to search; an ensemble has none.
     """
     below = []
     for name, bound in bounds.items():
@@ -273,14 +323,14 @@ def models_entry(
         if not is_ensemble(part.config):
             given = known.get(name, {})
             fields = [*space_of(part, machine, bound, given, alone=len(models) == 1)]
-            entries.append(_space(given, fields))
+            entries.append(_space(given, fields, part.bounds))
         below.append(DraftEntry(flow(name), below=tuple(entries)))
     together = "searched together, under one load"
     return DraftEntry("models", remark=together, below=tuple(below), column=COLUMN)
 
 
 def tail_of(machine: Machine) -> Iterator[DraftEntry | Remark]:
-    """The budget, and the machine that bounds are from."""
+    """The budget, and a remark on the machine from which ranges follow."""
     budget, first = f"{{trials: {TRIALS}, time: {BUDGET_S // 60}m}}", "whichever comes first"
     yield DraftEntry("budget", budget, first, column=COLUMN)
     yield DraftEntry("confirm", "{min_gain: 2%}", "the winner must prove itself again", column=26)

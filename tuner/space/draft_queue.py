@@ -9,18 +9,20 @@ from tuner.space.draft_text import DraftEntry, Remark
 from tuner.spec.paths import QUEUE_TIMEOUT
 from tuner.spec.slo import Slo
 
-#: Longest delay worth trying, microseconds; and never more than half of the latency allowed.
-MOST_DELAY_US = 10_000
+#: Longest delay worth trying, microseconds, where somebody waits for the answer and in batch jobs;
+#: and never more than half of the latency allowed.
+MOST_DELAY_US = {"interactive": 10_000, "batch": 200_000}
+#: From this SLO on, requests are those of a batch job.
+_BATCH_JOB_US = 1_000_000
 _IDLE_WAIT = f"{IDLE_WAIT_US / 1e6:g} s beside an idle instance"
 
 
-def longest_delay_us(slo: Slo) -> int:
-    return max(200, min(MOST_DELAY_US, round(slo.bound / 2)))
-
-
-def delays(longest_us: int) -> str:
-    """The values of a delay, as YAML."""
-    return f"{{int: [50, {longest_us}], log: true, or: 0}}"
+def delays(path: str, slo: Slo) -> DraftEntry:
+    """The values of a delay."""
+    work = "batch" if slo.bound >= _BATCH_JOB_US else "interactive"
+    longest_us = max(200, min(MOST_DELAY_US[work], round(slo.bound / 2)))
+    remark = f"{work} work, by the SLO: up to {longest_us / 1e3:g} ms" * (work == "batch")
+    return DraftEntry(path, f"{{int: [50, {longest_us}], log: true, or: 0}}", remark)
 
 
 def queue_timeout_us(slo: Slo) -> int:
@@ -28,9 +30,20 @@ def queue_timeout_us(slo: Slo) -> int:
     return max(1, round(slo.bound / 2))
 
 
-def queue_lines(slo: Slo) -> Iterator[DraftEntry | Remark]:
-    """The line of the space, and what it does; none where its price is more than the SLO allows."""
+def queue_lines(slo: Slo, *, has_policy: bool) -> Iterator[DraftEntry | Remark]:
+    """The line of the space with its effect; empty where its delay exceeds the SLO.
+
+    Args:
+        has_policy: The config has a timeout, a limit or priorities, which candidates keep.
+    """
     timeout_us = queue_timeout_us(slo)
+    if has_policy:
+        yield Remark(
+            "Queue timeouts, limits and priorities of config.pbtxt stay: with any of them, requests"
+        )
+        yield Remark(f"may wait {_IDLE_WAIT} at light load. A timeout beside a")
+        yield Remark("delay harms the batcher of servers older than core#509 (server#8870).")
+        return
     if timeout_us < IDLE_WAIT_US:
         yield Remark(
             "Queue timeouts, limits and priorities are left out: with any of them, requests may"

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from tuner.space.draft_queue import delays
 from tuner.space.draft_text import DraftEntry, Remark, flow
 from tuner.space.sequences import EXAMPLE
 from tuner.spec.paths import CANDIDATE_SEQUENCES, OLDEST, OLDEST_DELAY
+from tuner.spec.slo import Slo
 
 
 def sequence_arrivals_lines(*, of_file: bool) -> Iterator[DraftEntry | Remark]:
@@ -25,14 +27,16 @@ def sequence_arrivals_lines(*, of_file: bool) -> Iterator[DraftEntry | Remark]:
     )
 
 
-def sequence_space_lines(largest: int, longest_delay_us: int) -> Iterator[DraftEntry | Remark]:
+def sequence_space_lines(config: Any, largest: int, slo: Slo) -> Iterator[DraftEntry | Remark]:
     """The lines of the space, and what they mean."""
-    sizes = sorted({max(largest, 1), 4 * max(largest, 1), 16 * max(largest, 1)})
+    today = config.sequence_batching.oldest.max_candidate_sequences
+    sizes = sorted({largest, 4 * largest, 16 * largest} | ({today} if today else set()))
     yield Remark("off is the direct strategy: each sequence has a fixed slot in the batches of one")
     yield Remark(
         "instance, used or not, so instances times max_batch_size sequences run at once. oldest"
     )
     yield Remark("batches whichever have a request.")
     yield DraftEntry(OLDEST, "{choice: [off, on]}")
-    yield DraftEntry(CANDIDATE_SEQUENCES, flow({"choice": sizes}))
-    yield DraftEntry(OLDEST_DELAY, delays(longest_delay_us))
+    now = f"{today} in config.pbtxt" if today else ""
+    yield DraftEntry(CANDIDATE_SEQUENCES, flow({"choice": sizes}), now)
+    yield delays(OLDEST_DELAY, slo)

@@ -1,4 +1,4 @@
-"""What a draft says of the server: its section, and what of it is searched."""
+"""The `server` section of a draft, with the server settings to search."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def variable_lines(names: Iterable[str], server: Mapping[str, Any], cores: int) 
 def server_section(
     server: Mapping[str, Any], why: str, searched: Sequence[DraftEntry]
 ) -> DraftEntry:
-    """The section; with what is ``searched`` of the server, which its models share."""
+    """The section, with the ``searched`` settings, which all models share."""
     if not searched:
         return DraftEntry("server", flow(server), why)
     (first, value), *others = server.items()

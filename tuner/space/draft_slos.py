@@ -10,12 +10,21 @@ from tuner.space.draft_text import DraftEntry, Remark, item
 from tuner.spec.metrics import SLOW_PER_S, Until, easier_percentile
 from tuner.spec.slo import Slo
 
-#: Where nobody says one: of a model that answers once, and of one that may answer many times.
+#: Default SLOs: for a model that answers once, and for one that may answer many times.
 EXAMPLE, EXAMPLE_OF_MANY = "p99_latency <= 100ms", "p99_first_response <= 200ms"
 
 
+def example_slo(*, many: bool) -> str:
+    """``many``: a request may be answered many times."""
+    return EXAMPLE_OF_MANY if many else EXAMPLE
+
+
 def on_a_latency(slos: Sequence[str]) -> list[str]:
-    """Those of the SLOs that bound a latency, as they are written."""
+    """The SLOs that bound a latency, as written.
+
+    Raises:
+        SpecError: A text is no SLO.
+    """
     try:
         return [text for text in slos if Slo.parse(text).metric.is_latency]
     except ValueError as error:
@@ -23,7 +32,7 @@ def on_a_latency(slos: Sequence[str]) -> list[str]:
 
 
 def joined(slos: tuple[str, ...], others: tuple[str, ...]) -> tuple[str, ...]:
-    """The user's own SLOs, then others on other metrics."""
+    """The user's SLOs, then ``others`` on other metrics."""
     metrics = tuple(slo.split("<")[0].split(">")[0].strip() for slo in slos)
     return (*slos, *(slo for slo in others if not slo.startswith(metrics)))
 
@@ -54,11 +63,11 @@ def slo_lines(slos: Sequence[str], trial_s: float) -> Iterator[DraftEntry | Rema
 
 
 def _cheaper(slo: Slo, trial_s: float) -> Iterator[DraftEntry | Remark]:
-    """The percentile that the budget can show of a slow model, to be written in its place."""
+    """A lower percentile whose search fits in the budget for a slow model, as a remark."""
     easier = easier_percentile(slo.metric) if slo.metric.quantile is not None else None
     if easier is None:
         return
-    needed, less = slo.metric.requests_needed, easier.requests_needed
+    needed, less = slo.metric.requests_searched, easier.requests_searched
     text = str(slo).replace(slo.metric.name, easier.name)
     why = f"instead, below {math.ceil(needed / trial_s)}/s: {less} requests, not {needed}"
     costs = f"at {SLOW_PER_S}/s in {less / SLOW_PER_S:.0f} s, not {needed / SLOW_PER_S:.0f} s"

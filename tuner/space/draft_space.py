@@ -4,19 +4,25 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from tuner.modelconfig.base import turns_on_batching
+from tuner.modelconfig.base import ASSUMED_BATCH_SIZE, turns_on_batching
+from tuner.modelconfig.ensembles import answers_many_times
+from tuner.modelconfig.path import get
+from tuner.modelconfig.queues import policy_of_queue
+from tuner.modelconfig.schema import batches_sequences, takes_sequences
 from tuner.modelconfig.traps import fixed_batch
-from tuner.space.draft_instances import Machine, any_on_gpu, instances
-from tuner.space.draft_queue import delays, longest_delay_us, queue_lines
+from tuner.space.draft_instances import CudaUse, Machine, any_on_gpu, instances
+from tuner.space.draft_queue import delays, queue_lines
 from tuner.space.draft_sequences import sequence_space_lines
 from tuner.space.draft_text import DraftEntry, Remark, flow, off, remarks
 from tuner.space.experts import EXPERTS, UNKNOWN, Expert
-from tuner.space.sequences import takes_sequences
-from tuner.spec.paths import DELAY, DYNAMIC_BATCHING, MAX_BATCH_SIZE
+from tuner.spec.paths import DELAY, DYNAMIC_BATCHING, INSTANCES, MAX_BATCH_SIZE
 from tuner.spec.slo import Slo
+
+#: So many requests seldom wait at once: a larger batch forms of requests of many rows only.
+_LARGE_BATCH = 1024
 
 
 @dataclass(frozen=True)
@@ -26,21 +32,25 @@ class DraftedModel:
     Attributes:
         completes: The server may complete the config when it loads the model.
         calls: Models that its code names.
+        unbatched_by_code: Its code sets a max_batch_size that makes no batches.
         unnamed: Where in its code it calls others, by names that are made at run time.
-        least_batch: The batches it must take at the least, for its own warm-up samples and the
-            ensembles it is a step of.
+        least_batch: The smallest maximum batch that the model needs, for its warm-up samples and
+            the ensembles it is a step of.
         why_least: A remark where that is for a warm-up sample.
         rows: Of a request.
         threads: A remark for each runtime whose threads its code leaves open; for CPUs.
         variables: What limits these in the server's environment.
         versions: Numbers of the version directories that there are.
         weights_bytes: Size of the files of its largest served version.
+        cuda: Whether its code uses a GPU.
+        bounds: The values to try of fields that are drafted, by path.
     """
 
     config: Any
     completes: bool = False
     calls: tuple[str, ...] = ()
     unnamed: tuple[str, ...] = ()
+    unbatched_by_code: bool = False
     least_batch: int = 0
     why_least: str = ""
     rows: int = 1
@@ -48,10 +58,21 @@ class DraftedModel:
     variables: tuple[str, ...] = ()
     versions: tuple[int, ...] = ()
     weights_bytes: int = 0
+    cuda: CudaUse = CudaUse.NONE
+    bounds: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     def fills(self, largest: int) -> bool:
         """Whether no two requests fit into a batch of the largest size."""
         return 1 < self.rows <= largest < 2 * self.rows
+
+
+def are_for_sequences(models: Mapping[str, DraftedModel]) -> bool:
+    return any(takes_sequences(part.config) for part in models.values())
+
+
+def answer_many_times(models: Mapping[str, DraftedModel]) -> bool:
+    """Whether a request to the first of the models may be answered many times."""
+    return answers_many_times(next(iter(models)), {n: part.config for n, part in models.items()})
 
 
 def space_of(
@@ -65,18 +86,25 @@ def space_of(
     """Beside what is ``known``; of several, not ``alone``, finer fields would make it too large."""
     config, expert = part.config, EXPERTS.get(part.config.backend, UNKNOWN)
     yield from map(Remark, expert.remarks)
-    on_gpu = any_on_gpu(config, machine)
+    for library in config.model_operations.op_library_filename:
+        yield from remarks(
+            f"The server loads {library} with the model: its image, or server.mounts, must have it."
+        )
+    on_gpu = any_on_gpu(config, machine, part.cuda)
     yield from () if on_gpu else map(Remark, part.threads)
     most = math.inf if on_gpu else max(machine.cores, 2)
     for path, values in (expert.on_gpu if on_gpu else expert.on_cpu).items():
-        yield _choice(path, values, most)
-    yield from instances(config, machine, part.weights_bytes)
+        yield _choice(config, path, values, most)
+    bounds = part.bounds.get(INSTANCES)
+    yield from instances(config, machine, part.weights_bytes, bounds, part.cuda)
     fixed = next(fixed_batch(config), None)
     if fixed is not None:
         yield from remarks(
             f"{fixed[1]}, so sizes are not searched.",
             f"To batch, {fixed[2]}.",
         )
+    elif part.unbatched_by_code:
+        yield Remark("model.py sets a max_batch_size of 1 or 0: Triton sends requests one by one.")
     elif why := why_unbatched(config, completes=part.completes):
         yield Remark(f"{why}.")
         yield Remark(
@@ -84,18 +112,26 @@ def space_of(
         )
     elif config.max_batch_size:
         yield from _batching(part, expert, slo, known, alone=alone)
+    elif batches_sequences(config):
+        yield from sequence_space_lines(config, ASSUMED_BATCH_SIZE, slo)
     else:
-        yield from _completed_batching(expert.sizes if alone else (), slo)
-    yield from _variants(part.versions)
+        known_sizes = part.bounds.get(MAX_BATCH_SIZE, {}).get("choice", ())
+        yield from _completed_batching(expert.sizes if alone else (), known_sizes, slo)
+    chosen = config.version_policy.specific.versions
+    yield from _variants(tuple(n for n in part.versions if n in chosen or not chosen))
     if rare := (expert.rare_on_gpu if on_gpu else expert.rare_on_cpu) if alone else {}:
         yield Remark("Few models gain from these:")
         for path, given in rare.items():
-            yield replace(_choice(path, given.values, most), remark=given.why, mark="#   ")
+            now = "on in config.pbtxt; " * (True in given.values and bool(get(config, path)))
+            choice = _choice(config, path, given.values, most)
+            yield replace(choice, remark=now + given.why, mark="#   ")
 
 
-def _choice(path: str, values: Sequence[Any], most: float) -> DraftEntry:
+def _choice(config: Any, path: str, values: Sequence[Any], most: float) -> DraftEntry:
+    """``values`` that fit, and today's of a parameter."""
     fit = [value for value in values if not str(value).isdecimal() or int(value) <= most]
-    return DraftEntry(path, flow({"choice": fit}))
+    today = get(config, path) if path.startswith("parameters.") else None
+    return DraftEntry(path, flow({"choice": [*dict.fromkeys([*fit, *([today] if today else [])])]}))
 
 
 def why_unbatched(config: Any, *, completes: bool) -> str:
@@ -105,15 +141,18 @@ def why_unbatched(config: Any, *, completes: bool) -> str:
     return f"max_batch_size is {config.max_batch_size}: Triton sends requests one by one"
 
 
-def _completed_batching(sizes: tuple[int, ...], slo: Slo) -> Iterator[DraftEntry | Remark]:
+def _completed_batching(
+    sizes: Sequence[int], known: Sequence[int], slo: Slo
+) -> Iterator[DraftEntry | Remark]:
+    """``sizes``: with the server's default first; ``known``: in place of them."""
     yield Remark(
         "config.pbtxt leaves max_batch_size to the server, which completes it when it loads the"
     )
     yield Remark("model. A run asks it first, and searches this only where the model batches:")
-    yield DraftEntry(DELAY, delays(longest_delay_us(slo)))
-    if sizes:
-        default = f"the server's default is {sizes[0]}"
-        yield DraftEntry(MAX_BATCH_SIZE, flow({"choice": sizes}), default)
+    yield delays(DELAY, slo)
+    if known or sizes:
+        default = f"the server's default is {sizes[0]}" if sizes else ""
+        yield DraftEntry(MAX_BATCH_SIZE, flow({"choice": known or sizes}), default)
     else:
         yield Remark("Smaller batches than the model's largest, where that is known:")
         yield off(MAX_BATCH_SIZE, "{choice: [4, 8]}")
@@ -127,19 +166,25 @@ def _batching(
     *,
     alone: bool,
 ) -> Iterator[DraftEntry | Remark]:
-    config, delay = part.config, longest_delay_us(slo)
+    config = part.config
     largest = config.max_batch_size
-    above = (2 * largest,) if expert.larger and alone and not known else ()
-    drafted = (largest // 4, largest // 2, largest, *above)
-    sizes = [s for s in known.get(MAX_BATCH_SIZE, {}).get("choice", drafted) if s > 1]
-    taken = [size for size in sizes if size >= part.least_batch]
+    larger = expert.larger and alone and not known and 2 * largest <= _LARGE_BATCH
+    below = (largest // 4, largest // 2) if largest <= 4 * _LARGE_BATCH else (256, _LARGE_BATCH)
+    drafted = (*below, largest, *[2 * largest] * larger)
+    given = {**part.bounds, **known}.get(MAX_BATCH_SIZE, {})
+    sizes = [size for size in given.get("choice", drafted) if size > 1]
+    largest_preferred = max(config.sequence_batching.oldest.preferred_batch_size, default=0)
+    taken = [size for size in sizes if size >= max(part.least_batch, largest_preferred)]
     rows = f"No smaller size: a request has {part.rows} rows (batch_size)." * (part.rows > 1)
+    rows = rows or f"No smaller size: preferred_batch_size has {largest_preferred}." * (
+        largest_preferred > 1
+    )
     if taken != sizes and (why := part.why_least or rows):
         yield Remark(why)
     if taken:
         yield DraftEntry(MAX_BATCH_SIZE, flow({"choice": taken}), f"{largest} in config.pbtxt")
-    if takes_sequences(config):
-        yield from sequence_space_lines(largest, delay)
+    if batches_sequences(config):
+        yield from sequence_space_lines(config, largest, slo)
         return
     if part.fills(max(taken, default=largest)):
         yield Remark(
@@ -166,12 +211,12 @@ def _forming(
         yield Remark(
             "The config as it is now is always measured too; a run ends where it cannot be."
         )
-    yield DraftEntry(DELAY, delays(longest_delay_us(slo)))
-    if alone and expert.preferred:
+    yield delays(DELAY, slo)
+    if config.dynamic_batching.preferred_batch_size or (alone and expert.preferred):
         preferred = {"subsets": sizes, "at_most": 1, "or": "unset"}
         yield DraftEntry("dynamic_batching.preferred_batch_size", flow(preferred))
     if alone and expert.batches:
-        yield from queue_lines(slo)
+        yield from queue_lines(slo, has_policy=bool(policy_of_queue(config)))
 
 
 def _variants(versions: tuple[int, ...]) -> Iterator[DraftEntry | Remark]:

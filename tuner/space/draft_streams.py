@@ -8,7 +8,6 @@ from types import MappingProxyType
 from typing import Any
 
 from tuner.errors import SpecError
-from tuner.modelconfig.ensembles import answers_many_times
 from tuner.space.build import refuse_unmeasurable
 from tuner.space.draft import (
     GOODPUT,
@@ -21,11 +20,11 @@ from tuner.space.draft import (
     tail_of,
 )
 from tuner.space.draft_instances import Machine
+from tuner.space.draft_sequences import sequence_arrivals_lines
 from tuner.space.draft_server import server_section
 from tuner.space.draft_slos import latency_bound
-from tuner.space.draft_space import DraftedModel
-from tuner.space.draft_text import COLUMN, DraftEntry, flow, item, written
-from tuner.space.sequences import takes_sequences
+from tuner.space.draft_space import DraftedModel, answer_many_times, are_for_sequences
+from tuner.space.draft_text import COLUMN, DraftEntry, Remark, flow, item, written
 from tuner.spec.paths import CONFIG_NAME
 from tuner.spec.slo import Slo
 
@@ -39,7 +38,7 @@ class DraftedStream:
     Attributes:
         models: The model by its name, then those that are served with it.
         given: What is known of its requests, its SLOs and its space.
-        rate: Requests per second of the only load that is asked for; None where there is none.
+        rate: Requests per second of the only load in the spec; None without one.
     """
 
     models: Mapping[str, DraftedModel]
@@ -48,7 +47,7 @@ class DraftedStream:
 
     @property
     def slos(self) -> tuple[str, ...]:
-        """Those that hold for its own requests."""
+        """The SLOs of the requests of this stream."""
         return tuple(text for text in self.given.slos if not _of_all(text))
 
 
@@ -65,7 +64,7 @@ def draft_streams(
     """YAML text of a spec with a stream for each model.
 
     Args:
-        streams: By the name of the model that is asked; SLOs that are not about requests count for
+        streams: By the name of the model that receives requests; SLOs not about requests count for
             all.
         repository: Path as it is to appear in the spec.
         command: What drafts it.
@@ -77,13 +76,7 @@ def draft_streams(
     for model, stream in streams.items():
         for name in answering(stream.models, model):
             refuse_unmeasurable(name, stream.models[name].config)
-        if any(takes_sequences(part.config) for part in stream.models.values()):
-            text = f"{model} takes sequences, whose load is drafted for one model alone"
-            raise SpecError(text, f"tune init {model}")
-        configs = {name: part.config for name, part in stream.models.items()}
-        if answers_many_times(model, configs):
-            text = f"{model} answers a request many times, which is drafted for one model alone"
-            raise SpecError(text, f"tune init {model}")
+    _refuse_decoupled_beside_sequences(streams, command)
     left = dict.fromkeys(line for stream in streams.values() for line in stream.given.left)
     slos = tuple(item(text) for text in _common(streams))
     draft = [
@@ -100,16 +93,27 @@ def draft_streams(
     return "\n".join(written(draft)) + "\n"
 
 
+def _refuse_decoupled_beside_sequences(streams: Mapping[str, DraftedStream], command: str) -> None:
+    taking = [name for name, stream in streams.items() if are_for_sequences(stream.models)]
+    many = [name for name, stream in streams.items() if answer_many_times(stream.models)]
+    if taking and many:
+        options = command.removeprefix("tune init")
+        text = f"{many[0]} is decoupled, and {taking[0]} takes sequences: not measured together"
+        apart = " and ".join(f"tune init {name}{options}" for name in (many[0], taking[0]))
+        raise SpecError(text, f"draft a spec for each: {apart}")
+
+
 def _searched(streams: Mapping[str, DraftedStream], machine: Machine) -> DraftEntry:
     """The models of all streams, each once."""
     models, bounds = dict[str, DraftedModel](), dict[str, Slo]()
     for stream in streams.values():
-        rows = stream.given.batch_size
+        rows, bounds_of = stream.given.batch_size, stream.given.bounds
         for name, part in stream.models.items():
             least = max(part.least_batch, rows, models[name].least_batch if name in models else 0)
-            models[name] = replace(part, least_batch=least, rows=rows)
+            bounded = bounds_of.get(name, {})
+            models[name] = replace(part, least_batch=least, rows=rows, bounds=bounded)
         bounds |= shared_bounds(stream.models, latency_bound(stream.slos))
-    known = {name: stream.given.space for name, stream in streams.items() if stream.given.space}
+    known = {name: space for s in streams.values() for name, space in s.given.spaces.items()}
     return models_entry(models, machine, bounds, known)
 
 
@@ -118,8 +122,15 @@ def _load(streams: Mapping[str, DraftedStream]) -> Iterator[DraftEntry]:
     rates = [stream.rate for stream in streams.values() if stream.rate is not None]
     known = len(rates) == len(streams)
     rate = f", rate: [{sum(rates):.12g}]" if known else ""
-    arrivals = DraftEntry("arrivals", f"{{kind: poisson{rate}}}", "of all streams together")
-    yield DraftEntry("workload", below=(arrivals,))
+    arrivals: list[DraftEntry | Remark] = [
+        DraftEntry("arrivals", f"{{kind: poisson{rate}}}", "of all streams together")
+    ]
+    if taking := [s for s in streams.values() if are_for_sequences(s.models)]:
+        of_file = all(stream.given.sequences for stream in taking)
+        arrivals = [*sequence_arrivals_lines(of_file=of_file)]
+        if len(taking) < len(streams):
+            arrivals.append(Remark("the streams of other models get single requests, by chance"))
+    yield DraftEntry("workload", below=tuple(arrivals))
     guessed = "" if known else "guessed: write what your users send"
     entries = list[DraftEntry]()
     shares = _shares(rates if known else [1.0] * len(streams))

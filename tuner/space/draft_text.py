@@ -1,4 +1,4 @@
-"""A draft as data, and the one place that writes it as YAML: entries, and remarks about them."""
+"""A draft as data, entries and remarks, and the functions that write it as YAML."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ Draft = Iterable[DraftEntry | Remark]
 
 
 def remarks(*lines: str) -> list[Remark]:
-    """A comment of several lines, broken where the sentence says so."""
+    """A comment of several lines, with the given line breaks."""
     return [Remark(line) for line in lines]
 
 
@@ -62,12 +62,12 @@ def item(value: Any, remark: str = "", mark: str = "") -> DraftEntry:
 
 
 def off(key: str, value: str, remark: str = "") -> DraftEntry:
-    """An entry that is commented out, in a paragraph that says when to take it in."""
+    """An entry as a comment, below remarks that say when to use it."""
     return DraftEntry(key, value, remark, mark="#   ")
 
 
 def written(draft: Draft, indent: str = "") -> Iterator[str]:
-    """The lines of a draft. A line break in the name of a model begins no line."""
+    """The lines of a draft. A line break in a model's name does not start a line."""
     for part in draft:
         if isinstance(part, Remark):
             yield from _comment(part.text, indent)
@@ -102,7 +102,7 @@ def _comment(text: str, indent: str) -> list[str]:
 
 
 def flow(value: Any) -> str:
-    """A value as the spec's reader reads it back."""
+    """A value as YAML on one line, which the spec's reader reads back."""
     if isinstance(value, Mapping):
         return "{" + ", ".join(f"{flow(k)}: {flow(v)}" for k, v in value.items()) + "}"
     if isinstance(value, (list, tuple)):

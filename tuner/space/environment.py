@@ -1,6 +1,6 @@
-"""The variables of the server's environment that a config needs, and where users set them.
+"""The environment variables that a config needs, and where users set them.
 
-They belong in no config.pbtxt: what is written there is a comment that says so.
+A config.pbtxt cannot set environment variables, so it gets a comment about them.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 
 from tuner.space.candidate import Candidate
 
-#: By name, the number of threads; None: the server is started without it.
+#: Numbers of threads by the variable's name; None: the server starts without the variable.
 Needed = Mapping[str, int | None]
 
 _START = "# tune: start tritonserver with"
@@ -18,7 +18,7 @@ _COMMENT = re.compile(rf"^{_START}.*(?:\r?\n|\Z)(?:^# tune:   .*(?:\r?\n|\Z))*",
 
 
 def needed_variables(winner: Candidate, current: Candidate) -> dict[str, int | None]:
-    """What a config needs, and what the current one is started with and this one must not be."""
+    """The variables that a config sets, and those of the current config that it must not set."""
     now = current.start.environment
     searched = winner.start.environment.items()
     return {n: count for n, count in searched if count is not None or now.get(n) is not None}
@@ -41,7 +41,7 @@ def places(needed: Needed) -> Iterator[str]:
 
 
 def of_spec(needed: Needed) -> str:
-    """What `tune`'s own spec says, for later runs and checks."""
+    """The lines for the spec, for later runs and checks."""
     given = (f'{name}: "{count}"' for name, count in needed.items() if count is not None)
     return f"server: {{environment: {{{', '.join(given)}}}}}"
 
@@ -49,9 +49,9 @@ def of_spec(needed: Needed) -> str:
 def with_variables(
     before: Mapping[str, str], after: Mapping[str, str], winner: Candidate, current: Candidate
 ) -> dict[str, str]:
-    """The new configs, by label, with a comment on the variables that they need behind each.
+    """The new configs, by label, with a comment at the end about the variables that they need.
 
-    It is behind those that change; where none does, behind all. An older one goes.
+    Configs that change get the comment; if none changes, all do. It replaces an older comment.
     """
     if not winner.start.environment:
         return dict(after)

@@ -1,7 +1,7 @@
-"""What people who know a backend search, and what they say about it: for `tune init`.
+"""What experts search for each backend, with remarks, for the drafts of `tune init`.
 
-`search_spaces/` has a spec for each backend with the same fields and the same words; a test
-compares them.
+`search_spaces/` has a spec for each backend with the same fields and remarks; a test compares
+them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _Values = tuple[str | bool | int | tuple[str, ...], ...]
 
 @dataclass(frozen=True)
 class Rare:
-    """A field that few models gain from, with what it does: drafted commented out."""
+    """A field from which few models gain, with its effect: in drafts a comment."""
 
     values: _Values
     why: str
@@ -23,18 +23,19 @@ class Rare:
 
 @dataclass(frozen=True)
 class Expert:
-    """What to search of a backend beside instances, sizes and delay.
+    """What to search for a backend, besides instances, batch sizes and delay.
 
     Attributes:
-        remarks: A line each.
+        remarks: The lines of a comment.
         on_cpu: Fields that matter most on a CPU, by path, with their values; a number of threads
             is left out where there are not as many cores.
         on_gpu: The same on a GPU.
-        rare_on_cpu, rare_on_gpu: Those that seldom matter.
+        rare_on_cpu, rare_on_gpu: Fields that seldom matter.
         preferred: Preferred batch sizes may pay off.
-        batches: It may be given a batcher, and taken it away: not one that is always better with.
-        larger: It takes larger batches than today's ``max_batch_size``.
-        sizes: Worth trying where the server completes ``max_batch_size``, its default among them.
+        batches: Whether to have a batcher is worth searching.
+        larger: Models accept larger batches than the current ``max_batch_size``.
+        sizes: Batch sizes worth trying where the server completes ``max_batch_size``, with its
+            default.
     """
 
     remarks: tuple[str, ...] = ()
@@ -115,18 +116,39 @@ EXPERTS = MappingProxyType(
             (
                 "Instances copy the weights unless ENABLE_WEIGHT_SHARING is true.",
                 "The first requests after a load are slow: use a longer workload.warmup, as 2s.",
+                "A model.pt2 (platform torch_aoti) takes no batches yet: search only instances.",
                 "Thread counts apply to the full server until it ends: they cannot be searched.",
             ),
             on_gpu={"parameters.ENABLE_WEIGHT_SHARING": ("unset", "true")},
             rare_on_cpu=_UNOPTIMIZED,
             rare_on_gpu=_UNOPTIMIZED,
         ),
+        "tensorflow": Expert(
+            (
+                "NVIDIA's images have this backend up to release 25.02. Exported to ONNX, a",
+                "model is served by newer ones.",
+                "Each instance has a session, with its own copy of the weights on each device,",
+                "unless MAX_SESSION_SHARE_COUNT lets so many instances share one.",
+                "TensorFlow keeps the memory of its largest batch until the server ends: a config",
+                "measured after a larger one seems to need as much.",
+                "Thread counts are those of the first session: they cannot be searched.",
+            ),
+            on_gpu={"parameters.MAX_SESSION_SHARE_COUNT": ("unset", "2", "4")},
+            rare_on_gpu={
+                "optimization.graph.level": Rare(("unset", 1), "1: compiled by XLA"),
+                f"{_ACCELERATORS}.gpu_execution_accelerator[name=tensorrt]": Rare(
+                    ("unset", True), "converts parts of the graph, at the first requests"
+                ),
+            },
+            batches=False,
+            sizes=(4, 8, 16, 32),
+        ),
         "openvino": Expert(
             (
-                "Instances, streams of an instance and threads of a stream share the same cores:",
-                "more of one means less of another, so they are searched together. OpenVINO pins",
-                "each compiled model from the first CPU on: two of one thread share that CPU. Only",
-                "a Python model's code can turn that off (ENABLE_CPU_PINNING).",
+                "The backend compiles the model once. NUM_STREAMS is how many batches run at once,",
+                "INFERENCE_NUM_THREADS the sum of their threads. An instance only sends batches:",
+                "it takes as many instances as streams to use them all, so the three are searched",
+                "together.",
             ),
             on_cpu={
                 "parameters.NUM_STREAMS": ("unset", *_THREADS),
@@ -148,6 +170,11 @@ EXPERTS = MappingProxyType(
             on_gpu={
                 "parameters.chunk_size": ("unset", "2", "4", "8", "16", "32"),
                 "parameters.layout": ("unset", "breadth_first", "layered"),
+            },
+            rare_on_gpu={
+                "parameters.transfer_threshold": Rare(
+                    ("unset", "2", "5"), "a batch of no more rows is computed on the CPU"
+                )
             },
         ),
         "dali": Expert(
@@ -174,5 +201,5 @@ EXPERTS = MappingProxyType(
         ),
     }
 )
-#: Of a backend that is not known here.
+#: For a backend without an entry.
 UNKNOWN = Expert(preferred=True)

@@ -1,4 +1,4 @@
-"""What a search may set: a knob is a model's field; a parameter is a knob and its values."""
+"""Knobs (fields of models, settings of the server) and parameters (a knob and its values)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["SERVER", "Knob"]
 class Knob:
     """A field of one model, or a setting of the server.
 
-    Its text is for people and for Optuna's names; nothing parses it.
+    Its text is for users and for Optuna's names, and never parsed.
 
     Attributes:
         owner: Name of the model, or `SERVER`.
@@ -38,7 +38,7 @@ class Knob:
 
 @dataclass(frozen=True)
 class ChoiceParameter:
-    """One of a few listed values; also every subset of a list of sizes, each one value.
+    """One of several listed values; a value may be a list of sizes.
 
     Attributes:
         values: Distinct, in the spec's order; ``None`` leaves the field out.
@@ -67,12 +67,13 @@ class ChoiceParameter:
 
 @dataclass(frozen=True)
 class RangeParameter:
-    """A whole number between two bounds, both included, and perhaps one special value.
+    """A whole number in a range, both ends included, with at most one special value.
 
     Attributes:
         low, high: Bounds; ``high`` is reached from ``low`` in full steps.
-        log: Values are compared by ratio, not by difference.
-        special: At most one value outside the range, a separate choice (``0``, ``None``).
+        step: The distance of neighboring values.
+        log: Values are on a logarithmic scale.
+        special: At most one further value (``0``, ``None``).
     """
 
     knob: Knob
@@ -104,7 +105,7 @@ class RangeParameter:
         yield from self.span
 
     def draw(self, rng: random.Random) -> FieldValue:
-        """The special value as often as the range; within it uniform, or log-uniform."""
+        """A random value: the special one with probability 0.5, else uniform or log-uniform."""
         if self.special and rng.random() < 0.5:
             return self.special[0]
         if not self.log:
@@ -113,7 +114,7 @@ class RangeParameter:
         return min(self.high, max(self.low, round(drawn)))
 
     def coarse(self, points: int) -> ChoiceParameter:
-        """The special value and at most ``points`` values of the range, evenly spread."""
+        """The special value and at most ``points`` values of the range, evenly spaced."""
         if len(self.span) <= points:
             return ChoiceParameter(self.knob, tuple(self))
         shares = [i / (points - 1) for i in range(points)]
@@ -129,12 +130,12 @@ Parameter = ChoiceParameter | RangeParameter
 
 
 def same(one: FieldValue, other: FieldValue) -> bool:
-    """Equal and of one type: ``True`` is not 1."""
+    """Whether two values are equal and of one type: ``True`` is not 1."""
     return type(one) is type(other) and one == other
 
 
 def text(value: FieldValue) -> str:
-    """One text for each value of a parameter."""
+    """The text of a value, unique within a parameter: `unset`, `on`, `4,8`, `16`."""
     if value is None:
         return "unset"
     if isinstance(value, bool):
@@ -145,15 +146,15 @@ def text(value: FieldValue) -> str:
 
 
 def sizes_in(value: FieldValue) -> tuple[int, ...]:
-    """The numbers of a list, such as preferred batch sizes; none for any other value."""
+    """The numbers of a list, such as preferred batch sizes; empty for any other value."""
     return tuple(v for v in value if isinstance(v, int)) if isinstance(value, tuple) else ()
 
 
 def up_to(parameter: Parameter, memory_bytes: int) -> Parameter:
-    """A list of sizes without those that so much memory cannot hold.
+    """A list of sizes, without those that do not fit in the memory.
 
     Raises:
-        SpecError: None is left.
+        SpecError: No size is left.
     """
     left = tuple(v for v in parameter if v is None or int(str(v)) < memory_bytes)
     if not left:
@@ -163,3 +164,9 @@ def up_to(parameter: Parameter, memory_bytes: int) -> Parameter:
             "list smaller ones, such as 64MiB, or off",
         )
     return ChoiceParameter(parameter.knob, left)
+
+
+def without(parameter: Parameter, value: FieldValue) -> Parameter:
+    """The parameter without ``value``, unless that is its only one."""
+    left = tuple(v for v in parameter if v != value) if value in parameter else ()
+    return ChoiceParameter(parameter.knob, left) if left else parameter

@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-from tuner.modelconfig.schema import ModelConfig
 from tuner.spec.model import Spec
-from tuner.spec.paths import SEQUENCE_BATCHING
 from tuner.spec.units import digits
 from tuner.spec.workload import SequenceArrivals
 
-#: What a draft writes, and what a mistake says.
+#: Arrivals for drafts, and for messages of mistakes.
 EXAMPLE = "{kind: sequences, length: 20, interval: 100ms}"
 
 
-def takes_sequences(config: ModelConfig) -> bool:
-    return bool(config.HasField(SEQUENCE_BATCHING))
-
-
 def sequence_note(spec: Spec) -> str:
-    """How many sequences a load is, and whether their order is checked; empty without any."""
+    """The rate of one sequence, and whether order is checked, in words; empty without sequences."""
     arrivals = spec.workload.arrivals
     if not isinstance(arrivals, SequenceArrivals):
         return ""

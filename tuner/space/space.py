@@ -1,11 +1,11 @@
-"""Every candidate a spec allows: which values go together, how many there are, which are equal.
+"""The search space: all candidates that a spec allows, their number, and which are equal.
 
-The space of a run is the product of those of its models and of its server: a field depends on
-fields of the same model only. One rule goes across: where the size of the server's cache is
-searched, the models that receive requests directly use the cache. What Triton would refuse, in a
-model or between models, is a candidate of the space but is never tried. Two candidates that Triton
-cannot tell apart (`tuner.space.conditions`, `Space.sizes_without_effect`) have one key, so that
-nothing is measured twice.
+The space of a run is the product of the spaces of its models and of its server: a field depends on
+fields of the same model only, with one exception: where the size of the server's cache is searched,
+the models that receive requests directly use the cache. A candidate that Triton would refuse, for
+one model or between models, is in the space but is never tried. Two candidates that Triton treats
+alike (`tuner.space.conditions`, `Space.sizes_without_effect`) have the same key, so that none is
+measured twice.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ from tuner.spec.paths import (
     is_scheduling,
 )
 
-#: Up to this many candidates `Space.size` asks Triton's rules about each.
+#: Up to this many candidates, `Space.size` applies Triton's rules to each.
 COUNTED_ONE_BY_ONE = 2000
-#: Draws before `Space.sample` gives up finding one that Triton would load.
+#: Most draws of `Space.sample` for a candidate that Triton would load.
 MOST_DRAWS = 200
 
 
 @dataclass(frozen=True)
 class Size:
-    """Number of candidates; not ``exact`` when Triton's rules may exclude some of them."""
+    """Number of candidates; not ``exact`` where Triton's rules may exclude some of them."""
 
     count: int
     exact: bool
@@ -52,15 +52,16 @@ class Size:
 
 @dataclass(frozen=True)
 class Space:
-    """What the search may try.
+    """The search space of a run.
 
     Attributes:
-        parameters: Those of the server, then model by model; what others depend on comes first.
-        asked: Names of the models that requests are sent to.
-        server_args: Of the spec, without those that the candidates bring themselves.
-        one_row: Names of the models that only get requests of one row, and from clients.
-        rows: By name of a model, those of its largest request, where above 1.
-        current: The models as they are; it need not lie in the space.
+        parameters: Those of the server, then of each model; parents come first.
+        served: The served models.
+        targets: Names of the models that receive requests directly.
+        server_args: The server arguments of the spec, without those that candidates set.
+        one_row: Names of the models that receive only requests of one row, and only from clients.
+        rows: Rows of the largest request, where above 1, by the model's name.
+        current: The current config; it may be outside the space.
     """
 
     parameters: tuple[Parameter, ...]
@@ -77,23 +78,23 @@ class Space:
 
     @property
     def restarts(self) -> bool:
-        """Some candidates need a server that is started in another way."""
+        """Whether some candidates need a server with another start."""
         return any(p.knob.owner == SERVER for p in self.parameters)
 
     @property
     def caches(self) -> bool:
-        """The size of the response cache is searched."""
+        """Whether the size of the response cache is searched."""
         return any(p.knob == CACHE for p in self.parameters)
 
     def with_caches_up_to(self, memory_bytes: int) -> Space:
-        """Without sizes of the response cache that a machine with so much memory cannot hold."""
+        """The space without cache sizes above ``memory_bytes``; `SpecError` if none is left."""
         kept = (up_to(p, memory_bytes) if p.knob == CACHE else p for p in self.parameters)
         return replace(self, parameters=tuple(kept))
 
     def narrow(self, parameter: Parameter, chosen: Values) -> Parameter | None:
-        """``parameter`` with the values that are left beside ``chosen``; None: means nothing.
+        """``parameter`` with the values allowed beside ``chosen``; None: it has no effect.
 
-        ``chosen`` holds the parameters before it. A parameter may be left without any value.
+        ``chosen`` has the values of the parameters before it. There may be no value left.
         """
         left: Parameter | None = parameter
         for parent, condition in self._conditions[parameter.knob]:
@@ -102,10 +103,11 @@ class Space:
         return left
 
     def candidate(self, values: Values) -> Candidate:
-        """The candidate with these values, in the one form that all its equals share.
+        """The candidate with these values, in canonical form.
 
-        Values of parameters that mean nothing beside the others are ignored. Preferred sizes
-        above max_batch_size are dropped, which may lead outside the space: ask `contains`.
+        Values of parameters without an effect beside the others are ignored. Preferred sizes above
+        max_batch_size are dropped, after which the candidate may be outside the space: see
+        `contains`.
         """
         chosen: dict[Knob, FieldValue] = {}
         for parameter in self.parameters:
@@ -119,7 +121,7 @@ class Space:
         return self._assemble(chosen)
 
     def values(self, candidate: Candidate) -> dict[Knob, FieldValue]:
-        """Value of each parameter that means something in ``candidate``."""
+        """The value of each parameter that has an effect in ``candidate``."""
         chosen: dict[Knob, FieldValue] = {}
         for parameter in self.parameters:
             if self.narrow(parameter, chosen) is not None:
@@ -127,7 +129,7 @@ class Space:
         return chosen
 
     def contains(self, candidate: Candidate) -> bool:
-        """It has only values of the spec, in canonical form. Triton's rules are not asked."""
+        """Whether its values are in the spec, in canonical form, whatever Triton's rules say."""
         values = self.values(candidate)
         for parameter in self.parameters:
             if parameter.knob in values:
@@ -137,14 +139,14 @@ class Space:
         return self.candidate(values) == candidate
 
     def leaves(self, candidate: Candidate) -> bool:
-        """Whether it keeps what the spec leaves no choice about, as a queue policy."""
+        """Whether the candidate keeps parameters with a single value, such as a queue policy."""
         values = self.values(candidate)
         return all(p.count > 1 or values[p.knob] in p for p in self.parameters if p.knob in values)
 
     def canonical(self, candidate: Candidate) -> Candidate:
-        """Its equal in the space; the candidate itself when there is none.
+        """The equal candidate in canonical form, if it is in the space; else the given one.
 
-        Only the current config can differ from its equal: a file may say what Triton assumes.
+        Only the current config can differ from its canonical form: a file may state defaults.
         """
         values = self.values(candidate)
         for batcher, size in self.implied_batchers:
@@ -154,23 +156,21 @@ class Space:
         return equal if self.contains(equal) else candidate
 
     def configs(self, candidate: Candidate) -> dict[str, Any]:
-        """Label of each model to its config with the candidate's fields (new messages)."""
+        """The config of each model with the candidate's fields, by label, as new messages."""
         return dict(self.served.configs(candidate.models))
 
     def queue_delay_us(self, candidate: Candidate) -> float:
-        """How long its batchers, one after the other, keep a request that is alone."""
-        return float(
-            sum(
-                config.dynamic_batching.max_queue_delay_microseconds
-                + config.sequence_batching.oldest.max_queue_delay_microseconds
-                + config.sequence_batching.direct.max_queue_delay_microseconds
-                for config in self.configs(candidate).values()
-            )
-        )
+        """Microseconds by which batchers, one after the other, delay a request that is alone."""
+        delays = 0.0
+        for config in self.configs(candidate).values():
+            sequences = config.sequence_batching
+            for batcher in (config.dynamic_batching, sequences.oldest, sequences.direct):
+                delays += batcher.max_queue_delay_microseconds
+        return delays
 
     @property
     def only_schedules(self) -> bool:
-        """No field of it, and no cache, changes what a request takes once it is not queued."""
+        """Whether no parameter changes the time that a request takes outside of queues."""
         caches = ("response_cache", CACHE_ENABLE)
         return all(
             p.knob != CACHE and is_scheduling(p.path) and p.path not in caches
@@ -178,11 +178,11 @@ class Space:
         )
 
     def alike(self, one: Candidate, other: Candidate) -> bool:
-        """Whether Triton does the same with them: what a file leaves out has its default."""
+        """Whether Triton treats two candidates alike, with defaults for omitted fields."""
         return one.start == other.start and self._in_effect(one) == self._in_effect(other)
 
     def _in_effect(self, candidate: Candidate) -> dict[str, Any]:
-        """Its configs; where requests of one row are sent one by one, all batches are of one."""
+        """The configs; without a batcher and with requests of one row, all batches are of one."""
         configs = self.configs(candidate)
         for config in (configs[model] for model in self.one_row):
             if config.max_batch_size and config.WhichOneof("scheduling_choice") is None:
@@ -190,10 +190,10 @@ class Space:
         return configs
 
     def violations(self, candidate: Candidate) -> list[Violation]:
-        """Why the candidate never reaches a server.
+        """Why the candidate must not be deployed; empty if it may.
 
-        Triton would refuse it, or reject requests: those larger than its batches or, unlike the
-        current config, those that come alone.
+        Triton would refuse the config, or reject requests: those larger than its batches or, unlike
+        the current config, those that time out within a queue delay.
         """
         broken = self.served.violations(candidate.models)
         for model, rows in self.rows.items():
@@ -212,7 +212,7 @@ class Space:
 
     @cached_property
     def _queues(self) -> Mapping[str, frozenset[tuple[str, str]]]:
-        """Models whose queue timeouts or delays may change, and what the current config rejects."""
+        """Violations of the current config, by model, where timeouts or delays are searched."""
         queues = {}
         for name, model in self.served.models.items():
             paths = [p.path for p in self.parameters if p.knob.owner == name]
@@ -222,38 +222,33 @@ class Space:
         return queues
 
     def _timeouts_within_delay(self, model: str, candidate: Candidate) -> Iterator[tuple[str, str]]:
-        config = self.served.models[model].base.message(candidate.of(model))
-        return timeouts_within_delay(config)
+        return timeouts_within_delay(self.served.models[model].base.message(candidate.of(model)))
 
     def size(self) -> Size:
-        """Exact in small spaces; in larger ones Triton's rules are left out of the count."""
+        """The number of candidates: exact in small spaces, else without Triton's rules."""
         count = self._walk.count()
         if count > COUNTED_ONE_BY_ONE:
             return Size(count, exact=False)
         return Size(sum(1 for _ in self.enumerate()), exact=True)
 
     def enumerate(self) -> Iterator[Candidate]:
-        """Each candidate that Triton would load, once; the server's arguments change last."""
-        return (c for c in self.combinations() if not self.violations(c))
-
-    def combinations(self) -> Iterator[Candidate]:
-        """Each candidate of the space, once, those that Triton would refuse included."""
-        return (c for c in self.steps() if c is not None)
+        """Each candidate that Triton would load, once; server settings change last."""
+        return (c for c in self.steps() if c is not None and not self.violations(c))
 
     def steps(self) -> Iterator[Candidate | None]:
-        """The combinations, and None for each step of the walk that leads to none.
+        """Each candidate, once, those that Triton would refuse included; None for steps without.
 
-        Whoever takes a limited number of steps is done in a limited time, whatever the space.
+        A limited number of steps takes a limited time in any space.
         """
         for values in self._walk.steps():
             candidate = None if values is None else self._assemble(values)
             yield candidate if candidate and _has(candidate, values or {}) else None
 
     def sample(self, rng: random.Random, known: Candidate | None = None) -> Candidate | None:
-        """A random candidate that Triton would load; None when none was found.
+        """A random candidate that Triton would load; None where no draw gave one.
 
-        Many models are seldom all right at once. So what Triton would refuse is drawn again one
-        model at a time: of ``known``, which it would load, where that is given.
+        With many models, a random draw seldom satisfies all rules. So further draws change one
+        model at a time: of the best draw, or of ``known``, a candidate that Triton would load.
         """
         owners = [*dict.fromkeys(p.knob.owner for p in self.parameters)]
         best: Values | None = None
@@ -273,14 +268,14 @@ class Space:
         return None
 
     def draw(self, rng: random.Random) -> Candidate | None:
-        """A random candidate; None when the values drawn first leave none for the others."""
+        """A random candidate; None where the first values leave none for other parameters."""
         values = self._drawn(rng)
         return None if values is None else self._assemble(values)
 
     def _drawn(
         self, rng: random.Random, kept: Values | None = None, owner: str | None = None
     ) -> dict[Knob, FieldValue] | None:
-        """Random values, those of another ``owner`` than this one ``kept``; None as in `draw`."""
+        """Random values of all parameters, or of ``owner``'s beside ``kept``; None as in `draw`."""
         chosen = {k: v for k, v in (kept or {}).items() if k.owner != owner}
         for parameter in self.parameters:
             if owner not in (None, parameter.knob.owner):
@@ -293,16 +288,14 @@ class Space:
         return chosen
 
     def coarse(self, points: int) -> Space:
-        """The same with at most ``points`` values of each range: for a grid."""
-        parameters = tuple(
-            p.coarse(points) if isinstance(p, RangeParameter) else p for p in self.parameters
-        )
-        return replace(self, parameters=parameters)
+        """The space with at most ``points`` values of each range, for a grid."""
+        parts = (p.coarse(points) if isinstance(p, RangeParameter) else p for p in self.parameters)
+        return replace(self, parameters=tuple(parts))
 
     @cached_property
     def implied_batchers(self) -> tuple[tuple[Knob, Knob], ...]:
-        """The batcher and max_batch_size of each model of which a field inside
-        ``dynamic_batching`` is searched, but not whether there is any.
+        """The batcher and max_batch_size of each model for which fields inside
+        ``dynamic_batching`` are searched, but not that message itself.
         """
         searched = {p.knob for p in self.parameters}
         inside = (k.owner for k in searched if is_inside(k.path, DYNAMIC_BATCHING))
@@ -311,13 +304,13 @@ class Space:
 
     @cached_property
     def _direct_by_name(self) -> tuple[str, ...]:
-        """Models whose configs name the direct strategy for sequences."""
+        """Models whose configs state the direct strategy for sequences."""
         models = self.served.models.items()
         return tuple(n for n, m in models if get(m.base.completed, DIRECT) is not None)
 
     @cached_property
     def _conditions(self) -> Mapping[Knob, tuple[tuple[Knob, Condition], ...]]:
-        """The conditions on each parameter; a field depends on fields of the same model."""
+        """The conditions of each parameter, with the knob of the parent in the same model."""
         conditions: dict[Knob, tuple[tuple[Knob, Condition], ...]] = {}
         for knob in (p.knob for p in self.parameters):
             searched = [p.path for p in self.parameters if p.knob.owner == knob.owner]
@@ -328,7 +321,7 @@ class Space:
 
     @cached_property
     def _least_batches(self) -> Mapping[str, int]:
-        """By model, the smallest batch for which it has a batcher."""
+        """The result of `least_batch` for each model, by its name."""
         batches = {}
         for name, model in self.served.models.items():
             searched = [p.path for p in self.parameters if p.knob.owner == name]
@@ -338,7 +331,7 @@ class Space:
 
     @cached_property
     def _parents(self) -> Mapping[Knob, FieldValue]:
-        """What fields depend on, with the model's value where it is not searched."""
+        """The parents of conditions, with the value in the model's config; None if searched."""
         searched = {p.knob for p in self.parameters}
         parents = {parent for conditions in self._conditions.values() for parent, _ in conditions}
         parents |= {size for _, size in self.implied_batchers}
@@ -364,7 +357,7 @@ class Space:
         for owner in self._direct_by_name:
             set_ones = (k.path for k, v in chosen.items() if k.owner == owner and v is not None)
             if any(path == OLDEST or is_inside(path, OLDEST) for path in set_ones):
-                values[Knob(owner, DIRECT)] = None  # one excludes the other
+                values[Knob(owner, DIRECT)] = None  # the strategies exclude each other
         for batcher, size, kept in self.sizes_without_effect:
             if values.get(batcher) is None:
                 values[size] = kept
@@ -372,8 +365,9 @@ class Space:
 
     @cached_property
     def sizes_without_effect(self) -> tuple[tuple[Knob, Knob, int], ...]:
-        """The batcher and max_batch_size of each model of which no size has an effect without a
-        batcher, and the size that stands for all: the model's own, else the largest.
+        """The batcher and max_batch_size of models whose sizes have no effect without a batcher.
+
+        The third value is the size in canonical form: the config's, else the largest.
         """
         searched, without_effect = {p.knob: p for p in self.parameters}, []
         for model in self.one_row:
@@ -397,7 +391,7 @@ class Space:
         return Walk.over(self.parameters, deciding, self.narrow, self._stands)
 
     def _stands(self, values: Values) -> bool:
-        """Whether no other values are the same to Triton."""
+        """Whether values are in canonical form, among those that Triton treats alike."""
         return _has(self._assemble(values), values)
 
 

@@ -1,8 +1,8 @@
-"""All combinations of values, in the work that what is visited takes, and how many they are.
+"""Enumerates and counts all combinations of values, in time proportional to those visited.
 
-Parameters belong to owners, and depend on parameters of their own owner only. Of each owner's, a
-few decide about others; beside one choice of these, the rest are independent of each other. So
-no dead end is walked: whether a choice leads anywhere is known before the rest is.
+Parameters belong to owners, and depend on parameters of the same owner only. For each owner, some
+parameters decide about others; for given values of these, the rest are independent of each other.
+So it is known early whether given values lead to any combination.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from operator import attrgetter
 from tuner.modelconfig.values import FieldValue
 from tuner.space.parameters import Knob, Parameter
 
-#: Values by the knob of a parameter; one that means nothing beside the others is left out.
+#: Values by the parameter's knob, without parameters that have no effect beside the others.
 Values = Mapping[Knob, FieldValue]
 
-#: Choices of one owner's deciding parameters that are counted one by one.
+#: Most combinations of one owner's deciding parameters that are counted one by one.
 COUNTED_CHOICES = 20_000
 
 
@@ -36,9 +36,10 @@ class Walk:
     """The combinations of a space.
 
     Attributes:
-        narrow: A parameter with the values left beside those chosen before it; None: it means
-            nothing there.
-        stands: Whether values stand for themselves: no other ones are the same to Triton.
+        parts: The parameters of each owner.
+        narrow: The parameter with the values left beside those chosen before it; None: it has no
+            effect there.
+        stands: Whether values are in canonical form, among those that Triton treats alike.
     """
 
     parts: tuple[OwnerParameters, ...]
@@ -53,7 +54,10 @@ class Walk:
         narrow: Callable[[Parameter, Values], Parameter | None],
         stands: Callable[[Values], bool],
     ) -> Walk:
-        """``deciding``: knobs that others depend on; those of one owner stand together."""
+        """The walk over ``parameters``, which are sorted by owner.
+
+        ``deciding``: the knobs on which other parameters depend.
+        """
         parts = []
         for _, group in groupby(parameters, key=attrgetter("knob.owner")):
             of_owner = tuple(group)
@@ -67,7 +71,7 @@ class Walk:
         return self._of_parts(self.parts)
 
     def count(self) -> int:
-        """The number of combinations, computed; at most that, where very many values decide."""
+        """The number of combinations; an upper bound beyond `COUNTED_CHOICES` of one owner."""
         return math.prod(map(self._count, self.parts))
 
     def _count(self, part: OwnerParameters) -> int:
@@ -101,7 +105,7 @@ class Walk:
             yield from self._choices(parameters[1:], {**chosen, parameters[0].knob: value})
 
     def _left(self, part: OwnerParameters, chosen: Values) -> list[Parameter] | None:
-        """The others that mean something beside ``chosen``; None where it leads nowhere."""
+        """The other parameters with an effect; None where ``chosen`` has no combination."""
         if not self.stands(chosen):
             return None
         narrowed = (self.narrow(p, chosen) for p in part.others)

@@ -1,4 +1,4 @@
-"""Candidates in a few words, for lines of progress and reports."""
+"""Candidates in a few words, for progress and reports."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tuner.spec.paths import (
 )
 from tuner.spec.units import bytes_text
 
-#: Shorter names of the fields people know by heart.
+#: Short names of common fields.
 SHORT_NAMES = {
     INSTANCES: "instances",
     MAX_BATCH_SIZE: "max batch",

@@ -1,4 +1,4 @@
-"""Rules between the parts of a spec: what each part allows, but not in combination.
+"""Rules between the parts of a spec: combinations that are wrong though each part is valid.
 
 Whether files, models and GPUs exist is not checked here, as it depends on the environment.
 """
@@ -30,6 +30,7 @@ from tuner.spec.model_checks import (
     check_space,
     check_stream_names,
 )
+from tuner.spec.rate_checks import check_rates
 from tuner.spec.recording_checks import (
     check_batch_of_recording,
     check_cache_of_recording,
@@ -63,7 +64,6 @@ from tuner.spec.workload import (
     ClosedArrivals,
     DuplicatesRepeat,
     LogRepeat,
-    Protocol,
     RandomInputs,
     SequenceArrivals,
     StreamSpec,
@@ -72,7 +72,7 @@ from tuner.spec.workload import (
 
 
 def cross_checks(spec: Spec) -> Iterator[Finding]:
-    """Every violation of a rule; of those that need a wrong value, what they find before."""
+    """Every violation of a rule; a rule ends where it needs a value that is wrong."""
     for rule in RULES:
         yield from applied(rule, spec)
 
@@ -126,7 +126,7 @@ def _check_lengths(spec: Spec) -> Iterator[Finding]:
     if isinstance(arrivals, SequenceArrivals):
         where = ("workload", "arrivals", "longest")
         if arrivals.lengths is None and arrivals.longest is not None:
-            yield Finding(where, "without length it means nothing", hint="write length as well")
+            yield Finding(where, "has no meaning without length", hint="write length as well")
         elif arrivals.lengths and arrivals.lengths[1] < arrivals.lengths[0]:
             low, high = arrivals.lengths
             yield Finding(where, f"{high} is below length, {low}")
@@ -134,7 +134,7 @@ def _check_lengths(spec: Spec) -> Iterator[Finding]:
 
 def _check_protocol(spec: Spec) -> Iterator[Finding]:
     workload = spec.workload
-    if isinstance(workload.arrivals, SequenceArrivals) and workload.protocol is Protocol.HTTP:
+    if isinstance(workload.arrivals, SequenceArrivals) and workload.protocol.over_http:
         text = "sequences are sent over gRPC, on whose one connection they cannot meet in disorder"
         yield Finding(("workload", "protocol"), f"{text}: leave it out")
 
@@ -188,7 +188,7 @@ def _check_duplicates(spec: Spec, name: str) -> Iterator[Finding]:
 
 
 def written_bounds(spec: Spec) -> Iterator[tuple[Location, Slo]]:
-    """Each SLO that is written, about the stream it is written for, with its place."""
+    """Each SLO in the spec, for the stream that it is written for, with its place."""
     for index, slo in applied(_valid_slos, spec):
         yield ("slo", index), slo
     for name, stream in spec.streams.items():
@@ -220,7 +220,7 @@ def _check_slos_are_different(spec: Spec) -> Iterator[Finding]:
 
 
 def _check_throughput(spec: Spec) -> Iterator[Finding]:
-    """Goodput is found by raising the load until an SLO fails: lower must be easier."""
+    """The search for goodput raises the load until an SLO fails: lower loads must be easier."""
     if spec.objective.goal is not Goal.MAXIMIZE_GOODPUT:
         return
     for where, slo in written_bounds(spec):
@@ -277,7 +277,7 @@ def _check_throughput_at_load(spec: Spec) -> Iterator[Finding]:
 
 
 def _check_sample_size(spec: Spec) -> Iterator[Finding]:
-    """A percentile needs enough requests, and a given rate sends only so many in max_window."""
+    """A percentile needs enough requests: a listed rate must send that many in max_window."""
     arrivals = spec.workload.arrivals
     if isinstance(arrivals, ClosedArrivals):
         return
@@ -290,7 +290,7 @@ def _check_sample_size(spec: Spec) -> Iterator[Finding]:
 
 
 def _too_few(spec: Spec, rate_per_s: float, advice: str, minimised: Metric | None = None) -> str:
-    """Which stream's percentile cannot be known at this load; "" if all can."""
+    """The stream whose percentile has too few requests at this load, in words; else ""."""
     window = spec.workload.max_window
     for name, stream in spec.streams.items():
         metrics = [slo.metric for slo in spec.slos if slo.holds_for(name)]
@@ -307,7 +307,7 @@ def _too_few(spec: Spec, rate_per_s: float, advice: str, minimised: Metric | Non
 
 
 def _check_fixed_load(spec: Spec) -> Iterator[Finding]:
-    """The load that a check holds the config to, see `Check`."""
+    """The fixed load of `tune check`, see `Check`."""
     level, objective, arrivals = spec.check.at, spec.objective, spec.workload.arrivals
     if level is None:
         return
@@ -355,6 +355,7 @@ RULES: tuple[Rule, ...] = (
     check_shared_memory,
     _check_longest_window,
     _check_levels,
+    check_rates,
     _check_length_of_bursts,
     _check_lengths,
     _check_protocol,

@@ -1,4 +1,4 @@
-"""pydantic's errors in the words and places of a spec file."""
+"""Explains pydantic's errors in the terms and places of a spec file."""
 
 from __future__ import annotations
 
@@ -39,6 +39,11 @@ _MESSAGES: Mapping[str, str] = {
     "string_pattern_mismatch": "is not a variable's name",
 }
 
+#: What may be written for mappings that are lists elsewhere, such as in Kubernetes and Docker.
+_SUCH_AS: Mapping[Location, str] = {
+    ("server", "environment"): "{OMP_NUM_THREADS: '4'}",
+    ("server", "mounts"): "{/data: /data}",
+}
 _MAPPINGS = ("dict_type", "model_type", "model_attributes_type")
 #: What may be written for each required key.
 _LINES = {
@@ -63,7 +68,7 @@ _REMOVED: dict[tuple[type[BaseModel], str], str] = {
 }
 #: Where the value found is not shown.
 _SECRET = ("server", "environment")
-#: Keys that one might write for a stream, for things that are said elsewhere.
+#: Keys that users might write for a stream, with the place where the setting belongs.
 _EXCHANGES = ("kind", "sequences", "streaming")
 _NOT_A_STREAMS = (
     "a stream says what it asks of which model; sequences are arrivals of kind sequences, and "
@@ -73,7 +78,7 @@ _SPACE_FORMS = "write {int: [1, 4]}, {choice: [8, 16]} or {subsets: [4, 8]}"
 
 
 def explained(owner: type[BaseModel], location: Location, detail: ErrorDetails) -> Finding | None:
-    """An error in the data of a model as a finding; None for what another error says better."""
+    """An error in the data of a model as a finding; None where another error is clearer."""
     if location[:2] == _SECRET:
         detail["input"] = HIDDEN
     kind, context = detail["type"], detail.get("ctx", {})
@@ -90,6 +95,8 @@ def explained(owner: type[BaseModel], location: Location, detail: ErrorDetails) 
         return Finding(location, f"'kind' is missing: one of {names}")
     if kind == "missing":
         return Finding(location, f"is missing: write {_LINES[str(location[-1])]}", absent=True)
+    if kind == "dict_type" and location in _SUCH_AS:
+        return Finding(location, f"a mapping such as {_SUCH_AS[location]} is expected")
     if kind in _MAPPINGS:
         return Finding(location, _message(detail), described=_described(location))
     return Finding(location, _message(detail), key=kind == "string_too_short")
@@ -112,9 +119,24 @@ def _message(detail: ErrorDetails) -> str:
         return f"a list is expected, not {_quoted(value)}"
     if kind in _MESSAGES:
         value_text = _quoted(value)
-        item = re.sub(r"^'([\d.]+)/s'$", r"\1", value_text)  # rates in lists are numbers
-        return _MESSAGES[kind].format(value=value_text, item=item, **context)
+        return _MESSAGES[kind].format(value=value_text, item=_items(value), **context)
     return detail["msg"]
+
+
+def _items(value: Any) -> str:
+    """The items of a list that a value should be, also where one text has several items."""
+    if not isinstance(value, str):
+        return _quoted(value)
+    if steps := re.fullmatch(r"(\d{1,6}):(\d{1,6})(?::(\d{1,6}))?", value):  # of perf_analyzer
+        levels = range(int(steps[1]), int(steps[2]) + 1, max(int(steps[3] or 1), 1))
+        first = map(str, levels[:_MOST_ITEMS])
+        return ", ".join([*first, "..."] if levels[_MOST_ITEMS:] else first)
+    words = re.split(r"\s*,\s*|\s+(?=-)", value.strip())
+    numbers = (re.fullmatch(r"(\d+(?:\.\d+)?)(?:/s)?", word) for word in words)
+    return ", ".join(n[1] if n else _quoted(w) for w, n in zip(words, numbers, strict=True))
+
+
+_MOST_ITEMS = 16
 
 
 def _no_parameter(value: Any) -> str:
@@ -133,7 +155,7 @@ def _not_one_of(value: Any, expected: str) -> str:
 
 
 def _described(location: Location) -> str:
-    """What the description of the part at ``location`` is called in `docs/spec.md`."""
+    """The heading in `docs/spec.md` that describes the part at ``location``."""
     named = len(location) > 1 and location[0] in ("models", "streams")
     return dotted((location[0], "NAME", *location[2:]) if named else location) or "a spec"
 
@@ -147,7 +169,12 @@ def _unknown_key(location: Location, owner: type[BaseModel]) -> Finding:
     short = {Spec: SHORT_KEYS, Workload: CARRIED}.get(owner, ())
     if key in short:  # beside what says the same in the long form
         text = f"belongs to a stream: write it under streams.NAME.{key}"
-        if owner is Spec:
+        if key == "model":
+            text = (
+                "gets no requests: each stream names another model; leave it out, or list it under "
+                "models"
+            )
+        elif owner is Spec:
             text = f"belongs to a model: write it under models.NAME.{key}, and only there"
         return Finding(location, text, key=True)
     known = sorted({*by_key(owner), *short} - ({"name"} if owner is ModelSpec else set()))
@@ -166,7 +193,7 @@ def _unknown_key(location: Location, owner: type[BaseModel]) -> Finding:
 
 @cache
 def _places_of_keys() -> tuple[Location, ...]:
-    """Every key of a spec, from the top, with everything that may be under it; short ones first."""
+    """Every path of keys in a spec, from the top, the shortest first."""
 
     def walk(model: type[BaseModel], above: Location) -> Iterator[Location]:
         for name, info in by_key(model).items():
@@ -186,7 +213,7 @@ def _is_scalar(value: Any) -> bool:
 
 
 def _quoted(value: Any) -> str:
-    """A value as the spec writes it."""
+    """A value as it is written in a spec."""
     if value is None:
         return "nothing"
     if isinstance(value, bool):

@@ -1,7 +1,7 @@
-"""What all models of a spec have in common, and the types of single fields: numbers that take no
-text for a number, paths relative to the spec, and the values to try (ranges, lists and subsets).
+"""The base class of a spec's models, and the types of single fields.
 
-YAML turns ``on`` into true and ``"16"`` into text; neither is a number here.
+The types are strict numbers, paths relative to the spec, and values to try (ranges, lists and
+subsets). YAML reads ``on`` as true and ``"16"`` as text; neither is a number here.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ _Value = TypeVar("_Value")
 
 
 class UnknownValueError(Exception):
-    """A rule needs a value that is wrong in the spec, so that it cannot be applied."""
+    """A rule cannot be applied, since it needs a value that is wrong in the spec."""
 
 
 class Strict(BaseModel):
-    """Unknown keys are errors: a mistyped knob must never be ignored silently.
+    """A model without unknown keys: a mistyped key is an error, never ignored.
 
-    While the mistakes of a spec are collected, there are instances of which only the valid fields
-    are known; another raises `UnknownValueError`.
+    While the mistakes of a spec are collected, an instance may have only its valid fields; access
+    to another field raises `UnknownValueError`.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -54,10 +54,17 @@ class Strict(BaseModel):
 
 
 class Unknown:
-    """Stands for a wrong value among the valid ones of a list or mapping."""
+    """Replaces a wrong value among the valid ones of a list or mapping; any use of it raises."""
 
     def __getattr__(self, name: str) -> NoReturn:
         raise UnknownValueError(name)
+
+    def _use(self, *_: object) -> NoReturn:
+        raise UnknownValueError
+
+    __len__ = __iter__ = __getitem__ = __contains__ = __bool__ = __index__ = __int__ = _use
+    __float__ = __lt__ = __le__ = __gt__ = __ge__ = _use
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = _use
 
 
 def known(items: Iterable[tuple[_Key, _Value]]) -> Iterator[tuple[_Key, _Value]]:
@@ -71,7 +78,7 @@ def by_key(model: type[BaseModel]) -> dict[str, FieldInfo]:
 
 
 def models_in(annotation: Any) -> tuple[type[BaseModel], ...]:
-    """The models that a field of this type may hold."""
+    """The models whose instances a field of this type may contain."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return (annotation,)
     return tuple(model for inner in get_args(annotation) for model in models_in(inner))
@@ -96,7 +103,7 @@ Gpus = Literal["all", "none"] | tuple[int, ...]
 
 
 def _beside_the_spec(path: Path, info: ValidationInfo) -> Path:
-    """Relative to ``context["directory"]``, where the spec file is, when one is given."""
+    """The path relative to ``context["directory"]``, the directory of the spec file, if given."""
     directory: Path | None = (info.context or {}).get("directory")
     if directory is None:
         return path
@@ -114,7 +121,7 @@ def _beside_the_spec(path: Path, info: ValidationInfo) -> Path:
 
 
 def _program(name: str, info: ValidationInfo) -> str:
-    """A name to find on PATH stays as it is; a path is relative to the spec file."""
+    """A program's name, unchanged, or a path relative to the spec file."""
     return str(_beside_the_spec(Path(name), info)) if "/" in name else name
 
 
@@ -132,6 +139,8 @@ def config_of_a_model(name: str) -> str:
 
 def _there(path: Path, info: ValidationInfo) -> Path:
     if info.context and "directory" in info.context and not path.is_file():
+        if path.is_dir():
+            raise ValueError(f"{path} is a directory, and a file is expected")
         near = path_meant(path, Path.is_file)
         raise ValueError(f"there is no file {path}" + (f" ({near})" if near else ""))
     kernel = path.is_relative_to("/dev") and not path.is_relative_to("/dev/shm")  # noqa: S108
@@ -140,9 +149,21 @@ def _there(path: Path, info: ValidationInfo) -> Path:
     return path
 
 
+def _of_requests(path: Path, info: ValidationInfo) -> Path:
+    if info.context and "directory" in info.context and path.is_dir():
+        form = '{"data": [{"INPUT": {"b64": "...", "shape": [...]}}]}'
+        raise ValueError(
+            f"{path} is a directory: write one JSON file, with the bytes of each of its files in "
+            f"base64: {form}"
+        )
+    return _there(path, info)
+
+
 SpecPath = Annotated[Path, AfterValidator(_beside_the_spec)]
 #: Of a spec that is read to be run: a run would only miss the file when it measures.
 SpecFile = Annotated[SpecPath, AfterValidator(_there)]
+#: perf_analyzer also takes a directory with a binary file for each input.
+RequestsFile = Annotated[SpecPath, AfterValidator(_of_requests)]
 WriteTo = Annotated[str, AfterValidator(config_of_a_model)]
 Program = Annotated[str, AfterValidator(_program)]
 
@@ -168,7 +189,7 @@ ListedValue = Annotated[
 
 
 def pair(value: Any) -> Any:
-    """Lowest and highest whole number, in this order."""
+    """The lowest and the highest whole number, in this order."""
     numbers = value if isinstance(value, (list, tuple)) else ()
     if len(numbers) != 2 or not all(_is_int(number) for number in numbers):
         raise ValueError("two whole numbers are expected: [lowest, highest]")

@@ -1,10 +1,10 @@
 """The two forms of a spec: for one model, and for several models and streams of requests.
 
-The short form has `model:`, `space:` and, under `workload:`, what a request carries. The long form
-has `models:`, `streams:` and `server: {space: ...}`. `long_form` turns either into the long form,
-the only one that the rest of the program knows; `written` says where a part of that was written,
-and `as_written` turns it back, for what is stored and shown. What the short form does not name, its
-model and its stream, has the model's name.
+The short form has `model:`, `space:` and, under `workload:`, the content of requests. The long form
+has `models:`, `streams:` and `server: {space: ...}`. `long_form` turns either form into the long
+form, the only one that other modules use; `written` gives the place at which the user wrote a part
+of it, and `as_written` turns it back, for files and messages. In the long form of a short spec,
+model and stream have the model's name.
 """
 
 from __future__ import annotations
@@ -29,9 +29,10 @@ _ORDER_OF_WORKLOAD = ("protocol", "arrivals", *CARRIED)
 
 
 def long_form(data: Any) -> Any:
-    """What was written, in the long form; the long form comes back unchanged.
+    """The data of a spec in the long form; data in the long form remains unchanged.
 
-    What has the wrong type, or is said in both forms, stays as it is: the validation finds it.
+    Values of a wrong type, and those that both forms say, or contradict each other in, remain: the
+    validation reports them.
     """
     if not isinstance(data, dict):
         return data
@@ -57,7 +58,17 @@ def long_form(data: Any) -> Any:
     for name, stream in streams.items():
         if isinstance(stream, dict):
             streams[name] = {**defaults, **stream}
+    targets = [_model_of(stream) for stream in streams.values()]
+    if "model" in data and targets and label not in targets and {*targets} <= models.keys():
+        spec["model"] = label  # contradicts the streams: a key that the long form does not know
     return spec
+
+
+def _model_of(stream: object) -> str:
+    """The model that a stream names, as data or as its model; empty where none is known."""
+    fields = stream if isinstance(stream, dict) else getattr(stream, "__dict__", {})
+    name = fields.get("model")
+    return name if isinstance(name, str) else ""
 
 
 def _take_model(spec: dict[str, Any], model: dict[str, Any]) -> None:
@@ -78,7 +89,7 @@ def _take_model(spec: dict[str, Any], model: dict[str, Any]) -> None:
 
 
 def written(location: Location, data: Mapping[str, Any]) -> Location:
-    """The place in ``data``, as it was written, of what is at ``location`` in its long form."""
+    """The place in ``data``, as the user wrote it, for a ``location`` in the long form."""
     label = _label(data)
     match location:
         case ("models", name, "name"):
@@ -110,7 +121,7 @@ def _label(data: Mapping[str, Any]) -> str | None:
 
 
 def _copied(holder: dict[str, Any], key: str, *, create: bool = False) -> dict[str, Any]:
-    """The mapping at the key, as a copy that may be changed; if there is none, one of no use."""
+    """A copy of the mapping at the key, stored in its place; without a mapping, an empty one."""
     part = holder.get(key, {} if create else None)
     if isinstance(part, dict):
         holder[key] = part = dict(part)
@@ -119,7 +130,7 @@ def _copied(holder: dict[str, Any], key: str, *, create: bool = False) -> dict[s
 
 
 def _mapping(data: Mapping[str, Any], *keys: str | int) -> Mapping[str | int, Any]:
-    """The mapping there; empty if there is none."""
+    """The mapping at the key; empty if there is none."""
     part: Any = data
     for key in keys:
         part = part.get(key) if isinstance(part, dict) else None
@@ -127,10 +138,10 @@ def _mapping(data: Mapping[str, Any], *keys: str | int) -> Mapping[str | int, An
 
 
 def as_written(data: Mapping[str, Any], short: str | None) -> dict[str, Any]:
-    """The long form as its user would write it, in the short one where that says the same.
+    """The long form as its user would write it: in the short form where that is equivalent.
 
-    The values of ``data`` may be anything; `long_form` gives the same back. ``asked``: the model
-    that gets all requests, and whose name its stream has; None where that says too little.
+    The values of ``data`` may be of any type; `long_form` reverses this function. The short form
+    needs one model that gets all requests from a stream of the same name.
     """
     models = {label: _searched(model) for label, model in data["models"].items()}
     names = {label: model.pop("name") for label, model in models.items()}

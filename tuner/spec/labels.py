@@ -1,4 +1,4 @@
-"""What a model or a stream is called in texts: where there is only one, nothing."""
+"""Labels of models and streams in texts; a single one needs no label."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _T = TypeVar("_T")
 
 
 def labelled(label: str, text: str, among: Collection[str]) -> str:
-    """``tiny-bert: instances 2``; the text alone where there are no others."""
+    """``tiny-bert: instances 2``; only the text where there are no others."""
     return f"{label}: {text}" if len(among) > 1 else text
 
 
@@ -19,10 +19,10 @@ def several(named: Mapping[str, _T]) -> Mapping[str, _T]:
 
 
 def of_stream(stream: str, text: str) -> str:
-    """``interactive: p99 latency``; the text alone for all requests together, "" as everywhere."""
+    """``interactive: p99 latency``; only the text for ``""``, all requests together."""
     return f"{stream}: {text}" if stream else text
 
 
 def of_label(label: str, among: Collection[str]) -> str:
-    """`` of tiny-bert``; empty where there are no others."""
+    """`` of tiny-bert``; empty where there are no other labels."""
     return f" of {label}" if len(among) > 1 else ""

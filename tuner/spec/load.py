@@ -47,13 +47,13 @@ class LoadedSpec:
     """A spec with the file it came from.
 
     Attributes:
-        text: The text to store: the file's, or the whole spec if that has values of
-            ``server.environment`` (without them) or the command line set something.
-        sha256: Identifies the spec, in hex: of the file's bytes, or of ``text`` and a check of
-            those values.
-        placed: Tells what checks find, each where it is written.
-        mistakes: Those of the text and of the command line.
-        findings: Those of single values, which are not in ``spec``: it knows only the others.
+        text: The text to store: that of the file, or the effective spec if the spec has values of
+            ``server.environment`` (which are left out) or the command line sets a value.
+        sha256: Identifies the spec, in hex: the hash of the file's bytes, or of ``text`` and a
+            check value of the secret values.
+        placed: Gives findings their positions in the file.
+        mistakes: Mistakes in the YAML text and on the command line.
+        findings: Mistakes in single values; ``spec`` has only the other values.
     """
 
     spec: Spec
@@ -65,12 +65,12 @@ class LoadedSpec:
     findings: tuple[Finding, ...] = ()
 
     def mistake(self, location: Location, message: str, *, key: bool = True) -> Mistake:
-        """Something of a place in the long form, where that was written."""
+        """A mistake at a place in the long form, with the position where that is written."""
         (placed,) = self.placed([Finding(location, message, key=key)])
         return placed
 
     def refuse(self, more: Iterable[Finding] = ()) -> None:
-        """Returns where nothing is wrong with the spec by itself, nor anything ``found``.
+        """Raises if the spec has a mistake, or ``found`` has one.
 
         Raises:
             SpecMistakesError: A `SpecError` with every mistake.
@@ -86,7 +86,7 @@ class LoadedSpec:
         raise SpecMistakesError(mistakes)
 
     def place_of(self, *locations: Location) -> str:
-        """``file:line:column`` of the first of these that the spec sets; empty if it sets none."""
+        """``file:line:column`` of the first of these that the spec sets; empty without any."""
         for location in locations:
             value: Any = self.spec
             for part in location:
@@ -97,7 +97,7 @@ class LoadedSpec:
 
     @contextmanager
     def with_position(self, *locations: Location) -> Iterator[None]:
-        """Adds the place in the file to an error about what the spec names there."""
+        """Adds the position in the file to an error about a value of the spec."""
         try:
             yield
         except (SpecError, EnvironmentNotReadyError) as error:
@@ -117,11 +117,11 @@ def load_spec(path: Path, overrides: Sequence[str] = ()) -> LoadedSpec:
 
 
 def read_spec(path: Path, overrides: Sequence[str] = (), draft: str | None = None) -> LoadedSpec:
-    """Reads a spec, whatever is wrong with its values. Relative paths are taken from its directory.
+    """Reads a spec, even with wrong values. Relative paths are relative to its directory.
 
     Args:
-        overrides: What the command line sets instead, each as ``PATH=VALUE`` with a value in YAML.
-        draft: The text that the file is to have; None: it is there.
+        overrides: Values that the command line sets, each as ``PATH=VALUE`` with a value in YAML.
+        draft: The text of a file that is not written yet; None: the file exists.
 
     Raises:
         SpecMistakesError: The file is no YAML mapping.
@@ -166,7 +166,7 @@ def read_spec(path: Path, overrides: Sequence[str] = (), draft: str | None = Non
 def _placed(
     path: Path, tree: Tree, given: Mapping[Location, str], findings: Iterable[Finding]
 ) -> list[Mistake]:
-    """Each finding where it is written; none of what an unknown key probably stands for."""
+    """Each finding with its position, without those about a key that an unknown key replaces."""
     in_file = [replace(f, location=written(f.location, tree.data)) for f in findings]
     meant = {(*finding.location[:-1], finding.meant) for finding in in_file if finding.meant}
     mistakes = []
@@ -184,7 +184,7 @@ def _placed(
 
 
 def _elsewhere(finding: Finding) -> Mistake:
-    """By a place in another file, or by none."""
+    """A finding with its place in another file, or without one, as a mistake."""
     file, *position = finding.at.rsplit(":", 2)
     if len(position) == 2 and all(number.isdecimal() for number in position):
         line, column = map(int, position)
@@ -196,8 +196,8 @@ def _refuse_no_spec(path: Path) -> None:
     if os.access(path / "manifest.json", os.F_OK):
         raise SpecError(f"{path} is a run, not a spec", f"see it with: tune report {path}")
     if path.suffix == ".pbtxt":
-        model = path.absolute().parent.name
-        named = "MODEL" if model == "configs" else model
+        above = path.parent.parent if path.absolute().parent.name == "configs" else path.parent
+        named = shlex.quote(above.name if above.parent == REPOSITORY else str(above))
         raise SpecError(f"{path} is a model's config, not a spec", f"tune init {named} drafts one")
     if not os.path.lexists(path):
         meant = path_meant(path, lambda p: p.suffix in (".yaml", ".yml") and p.is_file())
@@ -207,7 +207,7 @@ def _refuse_no_spec(path: Path) -> None:
 
 
 def _override(data: dict[str, Any], override: str) -> Location:
-    """Sets one value, and returns its place. A path in a space is one key, dots and all."""
+    """Sets one value, and returns its place. A path in a space is one key, dots included."""
     name = Path(f"--set {override}")
     path, equals, text = override.partition("=")
     if not equals:
@@ -249,14 +249,14 @@ _MARK = "  # default"
 
 @dataclass(frozen=True)
 class _Text:
-    """A value as it is written; ``default``: the user did not set it."""
+    """A value as text; ``default``: the user did not set it."""
 
     text: str
     default: bool
 
 
 def effective_yaml(spec: Spec) -> str:
-    """The spec as YAML with every field; those the user did not set end in ``# default``.
+    """The spec as YAML with every field; lines of defaults end in ``# default``.
 
     Loading the text gives an equal spec, where ``server.environment`` gives no values: they are
     hidden.
@@ -303,7 +303,7 @@ def _is_default(value: Any) -> bool:
 
 
 def _switches(key: str, text: str) -> str:
-    """Choices between off and on read better in the words of the spec."""
+    """The values of a choice, with `off` and `on` for booleans, as in specs."""
     if key != "choice":
         return text
     words = {"true": "on", "false": "off"}

@@ -16,6 +16,10 @@ from enum import Enum
 from tuner.spec.mistakes import in_brackets
 from tuner.spec.units import BYTE_UNITS, LATENCY_UNITS, Bytes, quantity_pattern, read_quantity
 
+#: A percentile needs enough requests for this confidence (299 for p99), or it gets no verdict.
+#: That is enough for a search, which only ranks configs; a claim rests on 459 requests.
+RANKING = 0.95
+
 
 class Better(Enum):
     """Which values are good; the sign is the one of a bound."""
@@ -25,7 +29,7 @@ class Better(Enum):
 
 
 class Scope(Enum):
-    """What a bound at the top of a spec is about, where there are several streams."""
+    """To what a bound at the top of a spec applies, where there are several streams."""
 
     STREAM = "each stream by itself"
     TOTAL = "all streams together"
@@ -33,7 +37,7 @@ class Scope(Enum):
 
 
 class Until(Enum):
-    """To what a latency lasts, from when a request was due."""
+    """The end of a latency, which starts when the request was due."""
 
     ANSWER = "the answer"
     FIRST = "the first response"  # of a decoupled model, which may send many
@@ -45,10 +49,10 @@ class Unit:
     """How a bound is written.
 
     Attributes:
-        accepted: What may be written, for messages.
-        pattern: The same as a regular expression (ECMA and Python).
-        read: Text in the base unit; None when it is not what is accepted.
-        written: The opposite, exact.
+        accepted: The accepted texts, in words, for messages.
+        pattern: The accepted texts as a regular expression (ECMA and Python).
+        read: Converts a text to a number in the base unit; None where the text is not accepted.
+        written: Converts a number in the base unit to text, exactly.
         axis: Unit of an axis, and the factor from the base unit to it.
     """
 
@@ -65,16 +69,16 @@ class Unit:
 
 @dataclass(frozen=True, eq=False)
 class Metric:
-    """What can be bounded or minimised, in the base unit of ``unit``.
+    """A metric that SLOs can bound or objectives minimize, in the base unit of ``unit``.
 
     Attributes:
-        reading: Where a `Measurement` has it: `host.gpu_memory_used_bytes`. A percentile that it
-            does not have is ranked from the latencies of its requests.
-        quantile: 0.99 for p99_latency; None for what is no percentile.
-        aliases: What it is called elsewhere (Model Analyzer, Prometheus, dashboards).
-        not_minimised: Why no objective minimises it, and what to write instead.
-        scope: What it is a property of.
-        until: Of a latency.
+        reading: Attribute path in a `Measurement`, such as `host.gpu_memory_used_bytes`. Without
+            that attribute, a percentile is computed from the latencies of the requests.
+        quantile: 0.99 for p99_latency; None for a metric that is no percentile.
+        aliases: Names of the metric elsewhere (Model Analyzer, Prometheus, dashboards).
+        not_minimised: Why no objective can minimize the metric, and what to write instead.
+        scope: To what a bound at the top of a spec applies.
+        until: The end of a latency.
     """
 
     name: str
@@ -97,18 +101,18 @@ class Metric:
 
     @property
     def of_full_response(self) -> bool:
-        """Whether it is a latency until all of an answer is there."""
+        """Whether the metric is a latency until the complete response."""
         return self.is_latency and self.until is not Until.FIRST
 
     @property
     def ranked(self) -> str:
-        """The place of the latencies in a `Measurement`, ascending, that a percentile is of."""
+        """The attribute path in a `Measurement` of the ascending latencies behind a percentile."""
         return {Until.FIRST: "responses.first_us", Until.LAST: "responses.last_us"}.get(
             self.until, "latencies_us"
         )
 
     def lasting(self, until: Until) -> Metric:
-        """The same percentile, or mean, of the latency until something else."""
+        """The same percentile, or mean, of the latency with another end."""
         kind = self.name.partition("_")[0]
         return METRICS[f"{kind}_{_LATENCY[until]}"]
 
@@ -118,13 +122,18 @@ class Metric:
 
     @property
     def column(self) -> str:
-        """Its name in `trials.csv`, with the unit where it has one."""
+        """The metric's name in `trials.csv`, with the unit if there is one."""
         return self.reading.rpartition(".")[2]
 
     @property
     def requests_needed(self) -> int:
-        """Fewest requests from which it can be known; 1 for what is no percentile."""
+        """Fewest requests that determine the metric; 1 where it is no percentile."""
         return 1 if self.quantile is None else requests_needed(self.quantile)
+
+    @property
+    def requests_searched(self) -> int:
+        """The same for a search."""
+        return 1 if self.quantile is None else requests_needed(self.quantile, confidence=RANKING)
 
 
 def requests_needed(share: float, late: int = 0, confidence: float = 0.99) -> int:
@@ -133,8 +142,8 @@ def requests_needed(share: float, late: int = 0, confidence: float = 0.99) -> in
     With ``late`` of them late, the smallest n for which
     ``P[Binomial(n, 1 - share) <= late] <= 1 - confidence``: 459, 662 and 838 for p99 with 0, 1
     and 2 late. Source: early stopping in MLCommons' inference rules (inference_rules.adoc),
-    with its d = 0. It takes requests as independent; queueing makes neighbours alike, so it is
-    a lower bound.
+    with d = 0. The formula assumes independent requests; queueing correlates neighboring
+    requests, so the number is a lower bound.
     """
 
     def suffices(n: int) -> bool:
@@ -147,7 +156,11 @@ def requests_needed(share: float, late: int = 0, confidence: float = 0.99) -> in
 
 
 def parse_metric(name: str) -> Metric:
-    """The metric called ``name``; raises ValueError with the name that was probably meant."""
+    """The metric with this name.
+
+    Raises:
+        ValueError: No metric has the name; the message has the name that was probably meant.
+    """
     if name in METRICS:
         return METRICS[name]
     bare = re.sub(r"^perf_|_(us|ms|s)$", "", name.lower())
@@ -157,7 +170,7 @@ def parse_metric(name: str) -> Metric:
     if meant is not None:
         raise ValueError(f"unknown metric '{name}' (did you mean {meant.name}?)")
     *most, last = (m.name.removesuffix("_latency") for m in _LATENCIES if m.quantile)
-    percentile = re.match(r"p[\d.]+", bare)
+    percentile = re.match(r"p[\d.]+|(?:max|maximum|min|minimum)(?=_latency$|$)", bare)
     if percentile and percentile[0] not in (*most, last):
         known = f"{', '.join(most)} and {last}"
         raise ValueError(f"'{name}' is not measured: percentiles are {known}")
@@ -233,7 +246,7 @@ def _percentile(name: str, quantile: float, *aliases: str) -> Metric:
     return Metric(metric, TIME, f"{metric}_us", quantile=quantile, aliases=(name, *aliases))
 
 
-P50_LATENCY = _percentile("p50", 0.5, "median")
+P50_LATENCY = _percentile("p50", 0.5, "median", "median_latency", "latency_median")
 P90_LATENCY = _percentile("p90", 0.9)
 P95_LATENCY = _percentile("p95", 0.95)
 P99_LATENCY = _percentile("p99", 0.99, "latency")
@@ -302,7 +315,7 @@ SLOW_PER_S = 5
 
 
 def easier_percentile(metric: Metric) -> Metric | None:
-    """The next percentile of the same latency that needs fewer requests; None: there is none."""
+    """The next lower percentile of the same latency, which needs fewer requests; else None."""
     easier = [
         m
         for m in METRICS.values()

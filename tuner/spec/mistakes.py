@@ -1,4 +1,4 @@
-"""What is wrong with a spec, where, and which word would have been valid."""
+"""Mistakes in a spec: what is wrong, where, and which word was probably meant."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tuner.plain import plain
 
 #: Where a value is in the spec: keys and indexes from the top.
 Location = tuple[str | int, ...]
-#: Most mistakes of one file to report; nobody reads more before fixing some.
+#: Most mistakes of one file to report.
 MAX_LISTED = 100
 _LONGEST_LINE = 500
 
@@ -24,8 +24,8 @@ _LONGEST_LINE = 500
 class FindingSeverity(Enum):
     """How much a finding about a spec and its repository matters.
 
-    REFUSED: no command goes on. DOUBTED: `tune plan` ends with an error; a run lets the server
-    decide. NOTED: worth knowing. MINOR: worth knowing before a run only.
+    REFUSED: every command ends. DOUBTED: `tune plan` ends with an error; in a run, the server
+    decides. NOTED: reported as a note. MINOR: reported as a note before a run only.
     """
 
     REFUSED = "refused"
@@ -36,12 +36,12 @@ class FindingSeverity(Enum):
 
 @dataclass(frozen=True)
 class Finding:
-    """What a check says of a place in the spec, or of another file.
+    """The result of a check, about a place in the spec or in another file.
 
     Attributes:
-        location: Where in the spec; empty: of no single place in it.
-        key: Points at the key rather than its value.
-        absent: Nothing is written there.
+        location: The place in the spec; empty where the finding is about no single place.
+        key: The position of the finding is that of the key, not of its value.
+        absent: The spec has nothing at the place.
         meant: The known key that an unknown one probably stands for.
         described: The part of a spec whose description helps, where the message does not say what
             to write.
@@ -63,7 +63,7 @@ class Finding:
 
     @classmethod
     def of(cls, error: TunerError, location: Location = ()) -> list[Finding]:
-        """What an error says, a finding for each of its lines."""
+        """The findings of an error, one for each line of its message."""
         environment = isinstance(error, EnvironmentNotReadyError)
         return [
             cls(location, line, True, hint=error.hint, environment=environment)
@@ -72,14 +72,14 @@ class Finding:
 
     @property
     def sentence(self) -> str:
-        """Without the place in the spec."""
+        """The finding without its place in the spec, as a sentence."""
         text = f"{self.at}: {self.message}" if self.at else self.message
         return f"{text} ({self.hint})" if self.hint else text
 
 
 @dataclass(frozen=True)
 class Mistake:
-    """A mistake by its place in the file; line and column count from 1, and are 0 without one."""
+    """A mistake with its place in the file; line and column count from 1, 0: no place."""
 
     file: str
     line: int
@@ -112,7 +112,7 @@ class SpecMistakesError(SpecError):
 
 
 class FindingsError(SpecError):
-    """All that checks find, with places in the spec that nobody has looked up yet."""
+    """The findings of checks, with places in the spec but without lines and columns."""
 
     def __init__(self, findings: Sequence[Finding]) -> None:
         self.findings = tuple(findings)
@@ -124,7 +124,7 @@ class FindingsError(SpecError):
 
 
 def lines_and_hint(mistakes: Sequence[tuple[str, str]], count: int) -> tuple[str, str]:
-    """A line for each mistake, and what to do next; with its line where that is for one of several.
+    """A line for each mistake, and a hint; the hint for one of several is in that mistake's line.
 
     ``mistakes``: the first of ``count``, each with its hint.
     """
@@ -149,7 +149,7 @@ def dotted(location: Location) -> str:
 
 
 def reason_of(detail: ErrorDetails) -> str:
-    """What Pydantic found, without its name for an error of ours."""
+    """Pydantic's message, without the prefix that it gives to errors of validators."""
     return str(detail.get("ctx", {}).get("error", detail["msg"]))
 
 
@@ -158,21 +158,21 @@ _LONGEST = 255
 
 
 def did_you_mean(name: str, known: Iterable[str], most: int = 2) -> str:
-    """``did you mean A or B?``, whatever the case; empty when nothing known is close."""
+    """``did you mean A or B?``, in any case of letters; empty where no known word is close."""
     return _question(_closest(name, {word.lower(): word for word in known}, most))
 
 
 def closest(name: str, known: Iterable[str]) -> str:
-    """The known word that is meant, whatever the case; empty when none is close."""
+    """The known word that is probably meant, in any case of letters; empty where none is close."""
     return next(iter(_closest(name, {word.lower(): word for word in known}, most=1)), "")
 
 
-#: Names in a message: all of so many; of more, the first ones and how many follow.
+#: Most names that a message lists in full; of more, it lists the first and the number of others.
 _MOST_NAMES, _FIRST_NAMES = 16, 8
 
 
 def listed(names: Iterable[object], joint: str = ", ") -> str:
-    """``a, b, c``; of more names than anybody reads, ``a, b, c and 97 more``."""
+    """``a, b, c``; of many names, ``a, b, c and 97 more``."""
     texts = [*map(str, names)]
     if len(texts) <= _MOST_NAMES:
         return joint.join(texts)
@@ -180,13 +180,13 @@ def listed(names: Iterable[object], joint: str = ", ") -> str:
 
 
 def meant_or_listed(name: str, known: Iterable[str], start: str = "known:") -> str:
-    """``did you mean a?``, or else what is known: ``known: a, b, c and 97 more``."""
+    """``did you mean a?``, or else the known names: ``known: a, b, c and 97 more``."""
     known = [*known]
     return did_you_mean(name, known) or f"{start} {listed(known) or 'none'}"
 
 
 def path_meant(path: Path, kind: Callable[[Path], bool] = Path.is_dir) -> str:
-    """``did you mean A?`` of a path that is not there: of one whose part or ending is another."""
+    """``did you mean A?`` for a missing path, of an existing path that is similar."""
     wrong = path
     with suppress(OSError, ValueError):  # may not be read; no file has such a name
         while not wrong.parent.is_dir() and wrong != wrong.parent:

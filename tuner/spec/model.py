@@ -51,6 +51,14 @@ class ModelAnalyzerMode(Enum):
     BRUTE = "brute"
 
 
+class Recipe(Enum):
+    """Configs by name; `tuner/space/recipes.py` has their values."""
+
+    MEMORY = "memory"
+    THROUGHPUT = "throughput"
+    BALANCED = "balanced"
+
+
 class Search(Strict):
     """How the space is searched."""
 
@@ -71,6 +79,12 @@ class Search(Strict):
         exclude_if=lambda file: file is None,
         description="results of NVIDIA's Model Analyzer, a checkpoint (0.ckpt) or "
         "metrics-model-inference.csv: its best configs are measured first, its figures not used",
+    )
+    recipes: tuple[Recipe, ...] = Field(
+        (),
+        exclude_if=lambda recipes: not recipes,
+        description="configs by name that are measured first, each as near as the space has it: "
+        "memory (3 instances, batches of 8), throughput (1 and 16), balanced (2 and 4)",
     )
 
 

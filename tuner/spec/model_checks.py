@@ -38,7 +38,7 @@ MOST_IN_RANGE = 1_000_000
 _NAME = r"[A-Za-z_][A-Za-z0-9_-]*"
 _PATH = rf"{_NAME}(\[[^\]]+\])?(\.([A-Za-z0-9_-]+)(\[[^\]]+\])?)*"
 
-#: What people write for the fields they search most.
+#: Common wrong paths for the fields that are searched most.
 _ALIASES = {
     "count": INSTANCES,
     "instances": INSTANCES,
@@ -57,7 +57,7 @@ _ALIASES = {
 
 _SPACE = "space: {instance_group.count: {int: [1, 4]}}"
 _CACHE_FLAGS = ("--cache-config", "--response-cache-byte-size")
-#: Lowest value that makes sense, and why.
+#: The lowest useful value of a field, and the reason.
 _LOWEST = {
     INSTANCES: (1, "a model needs at least one instance"),
     MAX_BATCH_SIZE: (1, "0 means no batch dimension, which changes the model's inputs"),
@@ -66,7 +66,7 @@ _LOWEST = {
 
 
 def check_space(spec: Spec) -> Iterator[Finding]:
-    """There is something to search, and no more than a search can take."""
+    """The space has something to search, and not too many fields or values."""
     fields = sum(len(space) for _, space in _spaces(spec))
     if not fields and len(spec.models) > 1:
         text = f"no model has a space, so nothing would be searched: give one, such as {{{_SPACE}}}"
@@ -83,7 +83,7 @@ def check_space(spec: Spec) -> Iterator[Finding]:
 
 
 def _spaces(spec: Spec) -> Iterator[tuple[Location, SpaceSpec]]:
-    """Every space with its place."""
+    """Each space of a spec, with its place."""
     for label, model in spec.models.items():
         yield ("models", label, "space"), model.space
     yield ("server", "space"), spec.server.space
@@ -91,7 +91,7 @@ def _spaces(spec: Spec) -> Iterator[tuple[Location, SpaceSpec]]:
 
 @for_each_space
 def check_fields(at: Location, space: SpaceSpec) -> Iterator[Finding]:
-    """Paths that cannot be right, and values that no config may have."""
+    """Paths that no config has, and values that no config may have."""
     of_server = at[0] == "server"
     for path in space:
         where: Location = (*at, path)
@@ -120,7 +120,7 @@ def check_fields(at: Location, space: SpaceSpec) -> Iterator[Finding]:
 
 @for_each_space
 def check_preferred_sizes(at: Location, space: SpaceSpec) -> Iterator[Finding]:
-    """A preferred size above every max_batch_size in the space can never be used."""
+    """No preferred size is above every max_batch_size in the space."""
     largest = _largest(space.get(MAX_BATCH_SIZE))
     preferred = space.get(PREFERRED)
     if largest is None or not isinstance(preferred, Subsets):
@@ -132,14 +132,14 @@ def check_preferred_sizes(at: Location, space: SpaceSpec) -> Iterator[Finding]:
 
 
 def check_cache_of_remote(spec: Spec) -> Iterator[Finding]:
-    """The size of the cache is a server flag."""
+    """The size of the cache, a server argument, is not searched on a remote server."""
     if not spec.server.managed and CACHE_SIZE in spec.server.space:
         text = "is a server flag, and tune cannot restart a remote server to change it"
         yield Finding(("server", "space", CACHE_SIZE), text, key=True)
 
 
 def check_cache_switches(spec: Spec) -> Iterator[Finding]:
-    """Models use a cache that the server has."""
+    """Models may use a cache only if the server has one."""
     sized, managed = CACHE_SIZE in spec.server.space, spec.server.managed
     for switch in applied(_cache_switches, spec):
         if sized:
@@ -161,7 +161,7 @@ def _searches_cache(spec: Spec) -> bool:
 
 @for_each_stream
 def check_cached_inputs(spec: Spec, name: str) -> Iterator[Finding]:
-    """Different inputs show what a cache does."""
+    """Random inputs are more than one where a cache is searched: one would always hit."""
     inputs = spec.streams[name].inputs
     if isinstance(inputs, RandomInputs) and inputs.unique == 1 and _searches_cache(spec):
         text = "with a single input every request hits the cache, which shows nothing; raise it"
@@ -170,7 +170,7 @@ def check_cached_inputs(spec: Spec, name: str) -> Iterator[Finding]:
 
 @for_each_stream
 def check_cached_batches(spec: Spec, name: str) -> Iterator[Finding]:
-    """What repeats is what a cache stores."""
+    """Batches have no ``repeat`` where a cache is searched, which stores whole requests."""
     stream = spec.streams[name]
     repeats = not isinstance(stream.inputs.repeat, NoRepeat)
     if repeats and stream.batch_size > 1 and _searches_cache(spec):
@@ -182,7 +182,7 @@ def check_cached_batches(spec: Spec, name: str) -> Iterator[Finding]:
 
 
 def check_cache_sizes(spec: Spec) -> Iterator[Finding]:
-    """Sizes are listed, as text, next to ``off``."""
+    """Sizes of the cache are listed as text, with ``off``."""
     where: Location = ("server", "space", CACHE_SIZE)
     sizes = spec.server.space.get(CACHE_SIZE)
     if sizes is None:
@@ -225,7 +225,7 @@ def _check_lowest(where: Location, path: str, parameter: ParameterSpec) -> Itera
 
 
 def _check_count(where: Location, path: str, parameter: ParameterSpec) -> Iterator[Finding]:
-    """Values are counted before they are built: 64 sizes have 2^64 subsets."""
+    """The number of values is limited, and computed before any is built (2^64 subsets)."""
     most = MOST_LISTED
     if isinstance(parameter, IntRange):
         low, high = parameter.int_
@@ -241,7 +241,7 @@ def _check_count(where: Location, path: str, parameter: ParameterSpec) -> Iterat
 
 
 def _subsets(parameter: Subsets) -> int:
-    """How many there are, or some number above `MOST_LISTED`."""
+    """The number of subsets, or some number above `MOST_LISTED`."""
     count, sizes = 0, len(parameter.subsets)
     for members in range(1, min(parameter.at_most, sizes) + 1):
         count += math.comb(sizes, members)
@@ -284,7 +284,7 @@ _STREAM = r"[A-Za-z0-9_][A-Za-z0-9_.-]*"
 
 @for_each_model
 def check_names(spec: Spec, label: str) -> Iterator[Finding]:
-    """A model's name is one that a directory in the repository can have."""
+    """A model's name must be a valid name of a directory in the repository."""
     where: Location = ("models", label, "name")
     if spec.models[label].name != label:
         text = "unknown key 'name'; a model's name is the key it is listed under"
@@ -323,7 +323,7 @@ def check_models_of_streams(spec: Spec, name: str) -> Iterator[Finding]:
 
 @for_each_stream
 def check_stream_names(spec: Spec, name: str) -> Iterator[Finding]:
-    """Names of streams fit into files and tables."""
+    """Names of streams must fit in file names and tables."""
     if not re.fullmatch(_STREAM, name) and name != spec.streams[name].model:
         text = f"'{name}' is not a stream name: use letters, digits, _, - and ."
         yield Finding(("streams", name), text, key=True)
@@ -331,7 +331,7 @@ def check_stream_names(spec: Spec, name: str) -> Iterator[Finding]:
 
 @for_each_stream
 def check_bounds_of_streams(spec: Spec, name: str) -> Iterator[Finding]:
-    """A stream is bounded by what it can show."""
+    """The SLOs of a stream must be on metrics that a single stream has."""
     for index, slo in known(enumerate(spec.streams[name].slo)):
         if slo.metric.scope is Scope.SERVER:
             text = f"{slo.metric.name} applies to the server: write it under the top-level slo"
@@ -339,7 +339,7 @@ def check_bounds_of_streams(spec: Spec, name: str) -> Iterator[Finding]:
 
 
 def check_shares(spec: Spec) -> Iterator[Finding]:
-    """The level of a load scales streams with a share; streams with a rate stay constant."""
+    """Each stream has a share of the level, or a constant rate."""
     shared = {name: stream for name, stream in spec.streams.items() if stream.rate is None}
     for name, stream in spec.streams.items():
         where = ("streams", name)
@@ -368,7 +368,7 @@ def check_shares(spec: Spec) -> Iterator[Finding]:
 
 
 def check_open_loop(spec: Spec) -> Iterator[Finding]:
-    """Clients that wait for answers send as fast as these come: shares would not hold."""
+    """Several streams need an open loop: clients of a closed loop would not keep the shares."""
     if not isinstance(spec.workload.arrivals, ClosedArrivals):
         return
     parts = [

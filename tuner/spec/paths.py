@@ -1,6 +1,6 @@
-"""Paths of the model's config that the program itself names; it searches every other as well.
+"""Paths of the model's config: which of them can be searched, and those that the code uses.
 
-Some of them say how requests are scheduled; any other may change what a batch costs.
+Some paths are scheduling only; any other may change the service time of a batch.
 """
 
 from __future__ import annotations
@@ -28,15 +28,31 @@ CANDIDATE_SEQUENCES = f"{OLDEST}.max_candidate_sequences"
 INSTANCE_GROUP = "instance_group"
 INSTANCES = f"{INSTANCE_GROUP}.count"
 CACHE_ENABLE = "response_cache.enable"
-#: The server's, no field of ModelConfig: bytes, or None for no cache.
+VERSION_POLICY = "version_policy"
+#: A setting of the server, no field of ModelConfig: bytes, or None without a cache.
 CACHE_SIZE = "response_cache.size"
-#: The server's too: a number of threads, or None where the variable is not set.
+#: Also settings of the server: a number of threads, or None where the variable is not set.
 _ENVIRONMENT = "environment."
 
-#: Used instead of a model's label for what belongs to the server that all models share.
+#: Fields that say how a model runs and which of its versions, with all fields inside; any other
+#: field says what the model is.
+SEARCHABLE = (
+    MAX_BATCH_SIZE,
+    DYNAMIC_BATCHING,
+    SEQUENCE_BATCHING,
+    INSTANCE_GROUP,
+    "optimization",
+    "parameters",
+    "response_cache",
+    VERSION_POLICY,
+)
+#: Fields inside those that name inputs and outputs of the model.
+_OF_TENSORS = (f"{SEQUENCE_BATCHING}.control_input", f"{SEQUENCE_BATCHING}.state")
+
+#: Stands for a model's label in settings of the server, which all models share.
 SERVER = "(server)"
 
-#: Where models are looked for by default.
+#: The default model repository.
 REPOSITORY = Path("model_repository")
 #: The config in a model's directory, and all that may be one: a server that was started with
 #: ``--model-config-name=NAME`` reads configs/NAME.pbtxt in its place, where there is one.
@@ -59,8 +75,14 @@ def variable_path(name: str) -> str:
 
 
 def is_of_server(path: object) -> bool:
-    """Whether a setting is one that all models share."""
+    """Whether a path is a setting of the server, which all models share."""
     return path == CACHE_SIZE or (isinstance(path, str) and path.startswith(_ENVIRONMENT))
+
+
+def is_searchable(path: str) -> bool:
+    """Whether a field says how a model runs, and not what the model is."""
+    top, *inner = re.split(r"[.\[]", path, maxsplit=2)
+    return top in SEARCHABLE and ".".join((top, *inner[:1])) not in _OF_TENSORS
 
 
 def is_inside(path: str, message: str) -> bool:
@@ -68,18 +90,18 @@ def is_inside(path: str, message: str) -> bool:
 
 
 def is_instance_count(path: str) -> bool:
-    """Whether it is a number of instances, of all groups or of one."""
+    """Whether a path is a number of instances, of all groups or of one."""
     return re.fullmatch(r"instance_group(\[[^\]]*\])?\.count", path) is not None
 
 
-#: What a batcher does with the requests that wait, with all that is inside: for batches of one too.
+#: Fields for waiting requests, with all fields inside; they have an effect for batches of one, too.
 _OF_THE_QUEUE = (
     QUEUE_POLICY,
     f"{DYNAMIC_BATCHING}.priority_queue_policy",
     PRIORITY_LEVELS,
     f"{DYNAMIC_BATCHING}.default_priority_level",
 )
-#: Fields that say how requests are scheduled, with all that is inside them.
+#: Fields that only schedule, with all fields inside.
 _SCHEDULING = (
     MAX_BATCH_SIZE,
     PREFERRED,
@@ -99,7 +121,7 @@ def is_of_queue(path: str) -> bool:
 
 @lru_cache(maxsize=1024)
 def is_scheduling(path: str) -> bool:
-    """Whether a field says how requests are scheduled, and not what a batch costs."""
+    """Whether a field only schedules requests, and cannot change the service time of a batch."""
     if path in _BLOCKS or is_instance_count(path):
         return True
     return any(path == known or is_inside(path, known) for known in _SCHEDULING)

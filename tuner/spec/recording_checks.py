@@ -13,7 +13,7 @@ from tuner.spec.workload import RecordingArrivals, RecordingInputs
 
 @for_each_stream
 def check_recorded_inputs(spec: Spec, name: str) -> Iterator[Finding]:
-    """Inputs are those of a recording only where requests come as recorded."""
+    """Inputs may be those of a recording only with arrivals of that recording."""
     recorded = isinstance(spec.workload.arrivals, RecordingArrivals)
     if isinstance(spec.streams[name].inputs, RecordingInputs) and not recorded:
         text = "nothing is recorded: write workload.arrivals: {kind: recording, file: FILE}"
@@ -22,7 +22,7 @@ def check_recorded_inputs(spec: Spec, name: str) -> Iterator[Finding]:
 
 @for_each_stream
 def check_batch_of_recording(spec: Spec, name: str) -> Iterator[Finding]:
-    """A recorded request has the batch that it was recorded with."""
+    """The spec sets no batch size: a recorded request has the recorded one."""
     stream = spec.streams[name]
     if isinstance(stream.inputs, RecordingInputs) and stream.batch_size > 1:
         text = "a line of a recording is one request: leave batch_size out"
@@ -31,7 +31,7 @@ def check_batch_of_recording(spec: Spec, name: str) -> Iterator[Finding]:
 
 @for_each_stream
 def check_cache_of_recording(spec: Spec, name: str) -> Iterator[Finding]:
-    """A recording shows nothing of a response cache."""
+    """No response cache is searched with a recording, which does not show its effect."""
     if not isinstance(spec.streams[name].inputs, RecordingInputs):
         return
     spaces = [spec.server.space, *(model.space for model in spec.models.values())]
@@ -45,7 +45,7 @@ def check_cache_of_recording(spec: Spec, name: str) -> Iterator[Finding]:
 
 @for_each_stream
 def check_rates_of_recording(spec: Spec, name: str) -> Iterator[Finding]:
-    """A recording says when requests come."""
+    """No stream has a rate, since a recording has the times of all requests."""
     recorded = isinstance(spec.workload.arrivals, RecordingArrivals)
     if recorded and spec.streams[name].rate is not None:
         text = "a recording says when requests of each stream come: write share instead"
@@ -53,7 +53,7 @@ def check_rates_of_recording(spec: Spec, name: str) -> Iterator[Finding]:
 
 
 def check_generator_of_recording(spec: Spec) -> Iterator[Finding]:
-    """Only tune's own client replays a recording."""
+    """Only the built-in client of tune can replay a recording."""
     recorded = isinstance(spec.workload.arrivals, RecordingArrivals)
     if recorded and spec.workload.perf_analyzer is not None:
         text = (
@@ -64,7 +64,7 @@ def check_generator_of_recording(spec: Spec) -> Iterator[Finding]:
 
 
 def check_pace(spec: Spec) -> Iterator[Finding]:
-    """The pace of a recording is its load."""
+    """The load of a recording is its pace."""
     arrivals, where = spec.workload.arrivals, ("workload", "arrivals")
     if not isinstance(arrivals, RecordingArrivals) or arrivals.pace is None:
         return

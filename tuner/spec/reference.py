@@ -1,4 +1,4 @@
-"""What is generated from the models of a spec: its JSON Schema, and the fields in `docs/spec.md`.
+"""Generates the JSON Schema of a spec, and the tables of fields in `docs/spec.md`.
 
 ``python -m tuner.spec.reference docs/spec.md`` regenerates them; a test compares them.
 """
@@ -61,7 +61,7 @@ def json_schema() -> dict[str, Any]:
     """The schema of a spec file for editors and other checkers, JSON Schema draft 2020-12.
 
     It accepts every spec that `load_spec` accepts. Rules between fields (a log range that starts
-    at 0, a docker server without image) are beyond it.
+    at 0, a docker server without image) are not in the schema.
     """
     schema = Spec.model_json_schema(by_alias=True)
     parts = schema["$defs"]
@@ -141,7 +141,7 @@ def _default(info: FieldInfo) -> str:
 
 
 def _value(annotation: Any) -> str:
-    """A type in words; unions as alternatives."""
+    """A type in words, with the members of a union as alternatives."""
     if annotation in _WORDS:
         return _WORDS[annotation]
     if isinstance(annotation, type) and issubclass(annotation, Enum):
@@ -156,7 +156,7 @@ def _value(annotation: Any) -> str:
     words = "value" if set(typed) >= _ANY else " or ".join(dict.fromkeys(typed))
     origin = getattr(annotation, "__origin__", None)
     if origin is tuple:
-        return f"list of {words}s"
+        return f"list of {words}" + "s" * (not words.endswith("`"))
     return "mapping" if origin is dict else words
 
 

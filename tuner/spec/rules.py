@@ -1,4 +1,4 @@
-"""How a rule is applied to a spec of which some values are wrong, and so not known."""
+"""How rules apply to a spec with some wrong, and so unknown, values."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Rule = Callable[[Spec], Iterator[Finding]]
 
 
 def applied(rule: Callable[_P, Iterator[_T]], *args: _P.args, **kwargs: _P.kwargs) -> Iterator[_T]:
-    """What the rule finds until it needs a value that is not known."""
+    """The findings of a rule, until the rule needs a value that is not known."""
     try:
         yield from rule(*args, **kwargs)
     except UnknownValueError:
@@ -26,7 +26,7 @@ def applied(rule: Callable[_P, Iterator[_T]], *args: _P.args, **kwargs: _P.kwarg
 def _for_each(
     names: Callable[[Spec], Iterable[str]],
 ) -> Callable[[Callable[[Spec, str], Iterator[Finding]]], Rule]:
-    """Makes a rule for one part of a spec, by its name, one for all of them."""
+    """A decorator: turns a rule for one named part of a spec into a rule for all."""
 
     def for_all(rule: Callable[[Spec, str], Iterator[Finding]]) -> Rule:
         def rule_for_all(spec: Spec) -> Iterator[Finding]:
@@ -43,7 +43,7 @@ for_each_model = _for_each(lambda spec: spec.models)
 
 
 def for_each_space(rule: Callable[[Location, SpaceSpec], Iterator[Finding]]) -> Rule:
-    """A rule for a space with its place, as one for those of the server and of each model."""
+    """Turns a rule for one space, with its place, into a rule for all spaces of a spec."""
 
     def rule_for_server(spec: Spec) -> Iterator[Finding]:
         yield from rule(("server", "space"), spec.server.space)

@@ -1,8 +1,8 @@
 """What limits the threads of the runtimes that Python models import, and the server's variables.
 
-A runtime makes a thread for each CPU in each instance of a model. Tried on two CPUs: two instances
-with such threads answer 0.11 (torch), 0.18 (LightGBM) and 0.23 (XGBoost) of what they answer with
-one thread each.
+A runtime starts a thread for each CPU in each instance of a model. Measured on two CPUs: the
+throughput of two instances with such threads is 0.11 (torch), 0.18 (LightGBM) and 0.23 (XGBoost) of
+the throughput with one thread each.
 """
 
 from __future__ import annotations
@@ -15,10 +15,11 @@ class Runtime:
     """A runtime whose number of threads is that of the CPUs until something sets another.
 
     Attributes:
-        modules: Imports that bring it; ``quiet``: those below them that compute nothing.
-        limit: What to write in model.py.
-        settings: Names of calls, arguments, keys and attributes that set the number.
-        variables: What it obeys in the environment, if set before its import.
+        modules: Modules whose import loads the runtime.
+        quiet: Modules below these that compute nothing.
+        limit: The line for model.py that limits the threads.
+        settings: Names of calls, arguments, keys and attributes that set the number of threads.
+        variables: Environment variables that the runtime reads at its import.
     """
 
     name: str
@@ -125,7 +126,7 @@ def thread_count(given: object) -> int | None:
     """The number of threads that a spec or a run gives a variable; None: it is not set.
 
     Raises:
-        ValueError: It is neither.
+        ValueError: The value is neither.
     """
     if given is None or given == "unset":
         return None

@@ -1,9 +1,9 @@
 """The server of a spec: who starts it and with what, TLS to it, and its variables.
 
-Variables that the spec adds to the server's environment may be secrets. Once a value in the spec is
-read, it never becomes text again: it is shown and stored as ``***``, and only `resolve` returns it,
-to the code that starts the server. Better still is a value that is not in the spec:
-``NAME: {from: VARIABLE}`` takes it from tune's environment.
+Variables that the spec adds to the server's environment may be secrets. After a value is read, only
+`resolve` returns it, to the code that starts the server; elsewhere it is shown and stored as
+``***``. A value need not be in the spec: ``NAME: {from: VARIABLE}`` takes it from tune's
+environment.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class ServerVariable:
     taken_from: str | None = None
 
     def redacted(self) -> str | dict[str, str]:
-        """What may be stored and printed of it."""
+        """The variable without its value, as it may be stored and printed."""
         return HIDDEN if self.taken_from is None else {"from": self.taken_from}
 
 
@@ -76,15 +76,15 @@ EnvironmentValue = Annotated[
 
 
 class Tls(Strict):
-    """TLS to a remote server; `{}` where authorities that everybody knows vouch for it."""
+    """TLS to a remote server; `{}` if a public certificate authority signed its certificate."""
 
     ca_file: SpecFile | None = Field(
         None,
-        description="PEM file of the authorities that vouch for the server; default: the system's, "
-        "and for gRPC its own",
+        description="PEM file of the certificate authorities of the server; default: those of the "
+        "system, and for gRPC those of its library",
     )
     cert_file: SpecFile | None = Field(
-        None, description="PEM file of tune's own certificate, where the server asks for one"
+        None, description="PEM file of the client certificate, if the server requires one"
     )
     key_file: SpecFile | None = Field(None, description="PEM file of its key; default: cert_file")
     services: tuple[Literal["http", "grpc", "metrics"], ...] = Field(
@@ -119,12 +119,12 @@ class ServerMode(Enum):
 
 @dataclass(frozen=True)
 class ModeFacts:
-    """What a server of a mode is.
+    """The properties of a server mode.
 
     Attributes:
-        fields: Of ``server``, those that only some modes have.
-        needed: Those that must be given, with what they say.
-        managed: tune starts its servers, and ends them.
+        fields: The fields of ``server`` that this mode has and others may lack.
+        needed: The fields that must be given, with what they mean.
+        managed: tune starts and ends the servers.
     """
 
     fields: tuple[str, ...]
@@ -145,7 +145,7 @@ MODES = {
     ),
 }
 
-#: Arguments of tritonserver that tune gives it itself, or never: what opens ports beside its own.
+#: Arguments of tritonserver that only tune sets, or that are not allowed, such as further ports.
 _RESERVED_ARGUMENTS = (
     "--model-repository",
     "--model-store",
@@ -163,7 +163,7 @@ _RESERVED_ARGUMENTS = (
 
 
 def is_reserved_argument(name: str) -> bool:
-    """Whether it is tune's own to set, written in full or in part: tritonserver takes both."""
+    """Whether only tune may set an argument; tritonserver also accepts its abbreviations."""
     return name.startswith("--") and any(
         argument.startswith(name) for argument in _RESERVED_ARGUMENTS
     )
@@ -244,10 +244,10 @@ class ServerSpec(Strict):
 def resolve(
     variables: Mapping[str, ServerVariable], environment: Mapping[str, str]
 ) -> dict[str, str]:
-    """The values, for the server's process alone.
+    """The values of the variables, for the server's process only.
 
     Raises:
-        EnvironmentNotReadyError: ``environment`` lacks a variable that one is taken from.
+        EnvironmentNotReadyError: ``environment`` lacks a variable from which a value is taken.
     """
     sources = {name: v.taken_from for name, v in variables.items() if v.taken_from is not None}
     missing = sorted({source for source in sources.values() if source not in environment})
@@ -261,12 +261,12 @@ def resolve(
 
 
 def given_check(variables: Mapping[str, ServerVariable]) -> str:
-    """Changes when a value written in the spec does, and does not tell what it is; "" without any.
+    """A check value that changes with the secret values in the spec; "" without any.
 
-    With a plain hash of a password, anybody who knows the rest of the input could try passwords.
-    This one is slow and has 16 bits: it misses one change in 65,536, and one guess in 65,536 fits
-    it, so that nobody learns from it which guess is right. Values taken from tune's environment are
-    left out: credentials change from day to day.
+    A plain hash of a password would allow a dictionary attack. This check value is slow to compute
+    and has 16 bits: it misses one change in 65,536, and one wrong guess in 65,536 matches it, so a
+    match does not confirm a guess. Values taken from tune's environment are left out, as
+    credentials may change daily.
     """
     given = {name: v.given for name, v in sorted(variables.items()) if v.given is not None}
     if not given:

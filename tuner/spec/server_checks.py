@@ -44,7 +44,10 @@ def _check_need_of_mode(spec: Spec, name: str) -> Iterator[Finding]:
 
 
 def check_shared_memory(spec: Spec) -> Iterator[Finding]:
-    """Only a server on this machine can read inputs in memory."""
+    """Only a server on this machine can read inputs in memory, and write outputs there."""
+    if spec.workload.shared_outputs and spec.workload.shared_memory is SharedMemory.NONE:
+        text = "needs shared_memory: system beside it"
+        yield Finding(("workload", "shared_outputs"), text, key=True)
     if spec.workload.shared_memory is not SharedMemory.NONE and not spec.server.managed:
         text = (
             "is for a server that tune starts, on this machine: use server.mode local or docker, "
@@ -55,6 +58,7 @@ def check_shared_memory(spec: Spec) -> Iterator[Finding]:
 
 def check_arguments(spec: Spec) -> Iterator[Finding]:
     """Arguments are tritonserver's to take."""
+    before = ""
     for index, argument in known(enumerate(spec.server.args)):
         name = re.split(r"[=\s]", argument, maxsplit=1)[0]
         where = ("server", "args", index)
@@ -64,6 +68,11 @@ def check_arguments(spec: Spec) -> Iterator[Finding]:
         elif argument.startswith("--") and " " in argument:
             better = argument.replace(" ", "=", 1)
             yield Finding(where, f"contains a space; write {better}, or two items")
+        elif not argument.startswith("--") and (not before or "=" in before):
+            part = before and not argument.startswith("-")  # of a value with a comma
+            cure = f"put both in quotes: '{before},{argument}'" if part else "leave it out"
+            yield Finding(where, f"{argument} is no argument: those begin with --; {cure}")
+        before = argument if argument.startswith("--") else ""
 
 
 def check_mounts(spec: Spec) -> Iterator[Finding]:

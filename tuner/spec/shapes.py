@@ -31,7 +31,7 @@ class ShapeShare(Strict):
     share: Percent = Field(description="of the requests")
 
 
-#: What pydantic calls the two forms, in the places of its errors; no key of a spec has a NUL.
+#: Names of the two forms in the places of pydantic's errors; no key of a spec has a NUL.
 FORMS = ("\0one shape", "\0several shapes")
 
 
@@ -40,7 +40,7 @@ def _form(value: Any) -> str:
     return FORMS[any(isinstance(item, (dict, ShapeShare)) for item in items)]
 
 
-#: What is written for one input.
+#: The shape of one input, or several shapes with shares.
 ShapeSpec = Annotated[
     Annotated[Dims, Tag(FORMS[0])]
     | Annotated[tuple[ShapeShare, ...], Field(min_length=1), Tag(FORMS[1])],
@@ -50,11 +50,12 @@ ShapeSpec = Annotated[
 
 @dataclass(frozen=True)
 class RequestShape:
-    """The shapes that the inputs of one request have.
+    """The shapes of the inputs of one request.
 
     Attributes:
-        name: What it is called; "" where all requests have the same.
-        dims: By input.
+        name: The name of the shape; "" where all requests have the same.
+        share: The share of the requests, 0 to 1.
+        dims: The dimensions of each input without the batch, by the input's name.
     """
 
     name: str
@@ -63,7 +64,7 @@ class RequestShape:
 
 
 def request_shapes(shapes: Mapping[str, Sequence[Any]]) -> tuple[RequestShape, ...]:
-    """What requests look like, from what a spec says of each input."""
+    """The shapes of requests, by the shapes of each input in the spec."""
     mixed = mixed_in(shapes)
     if not mixed:
         return (RequestShape("", 1.0, shapes),)
@@ -81,7 +82,7 @@ def mixed_in(shapes: Mapping[str, Sequence[Any]]) -> dict[str, Sequence[ShapeSha
 
 
 def _name(dims: Mapping[str, Dims], *, alike: bool) -> str:
-    """Its dimensions; with their inputs where these differ."""
+    """The dimensions of a shape; with the inputs' names where inputs differ."""
     if alike:
         return str([*next(iter(dims.values()))])
     return ", ".join(f"{name} {[*sizes]}" for name, sizes in dims.items())
@@ -99,7 +100,7 @@ def shape_places(
 
 
 def check_shapes(shapes: Mapping[str, Sequence[Any]], where: Location) -> Iterator[Finding]:
-    """Shares add up, dimensions are as many, and what goes together has one share."""
+    """Shares add up, numbers of dimensions are equal, and combined shapes have the same share."""
     mixed = mixed_in(shapes)
     for name, entries in mixed.items():
         yield from _check_entries(entries, (*where, name))

@@ -1,4 +1,4 @@
-"""What a config must meet and what is optimised, as one line of text each.
+"""SLOs and objectives, each one line of text.
 
 SLOs: `p99_latency <= 60ms`, `error_rate <= 0%`, `throughput >= 300/s`. The objective: goodput, or a
 metric at a fixed load.
@@ -21,10 +21,13 @@ from tuner.spec.units import AsText, shorten
 
 @dataclass(frozen=True)
 class Slo(AsText):
-    """One bound; ``bound`` is in the metric's base unit. ``str()`` is the normalised text.
+    """A bound on a metric; ``str()`` gives the normalized text.
 
     Attributes:
-        stream: The stream it is about, of several; "" for all requests, or the server.
+        bound: In the metric's base unit.
+        expression: The text as written.
+        stream: The stream whose requests count, where there are several; "" for all requests, or
+            for a metric of the server.
     """
 
     metric: Metric
@@ -51,7 +54,7 @@ class Slo(AsText):
         return replace(self, stream=stream)
 
     def holds_for(self, stream: str) -> bool:
-        """Whether it is about the requests of a stream: its own, or all."""
+        """Whether the SLO applies to the requests of ``stream``: to these, or to all."""
         return self.stream in ("", stream)
 
     @property
@@ -62,16 +65,16 @@ class Slo(AsText):
 
     @property
     def within_s(self) -> float:
-        """The bound of a latency."""
+        """The bound on a latency, in seconds."""
         return self.bound / 1e6
 
     @property
     def until_first(self) -> bool:
-        """Whether it is about the first response of a decoupled model."""
+        """Whether the SLO bounds the first response of a decoupled model."""
         return self.metric.until is Until.FIRST
 
     def met_by(self, value: float) -> bool:
-        """Whether a reading in the metric's base unit is within the bound."""
+        """Whether a value in the metric's base unit is within the bound."""
         if self.metric.better is Better.LOWER:
             return value <= self.bound
         return value >= self.bound
@@ -99,12 +102,12 @@ class Slo(AsText):
 
 
 def tail_shares(slos: Iterable[Slo]) -> list[float]:
-    """The shares of requests that upper bounds on percentiles are about: 0.99 for p99."""
+    """The quantiles of the SLOs on percentiles: 0.99 for p99."""
     return [slo.metric.quantile for slo in slos if slo.metric.quantile is not None]
 
 
 def hardest(slos: Iterable[Slo]) -> Slo | None:
-    """The one on the highest percentile; of equal ones the lowest bound."""
+    """The SLO on the highest percentile; of equal ones, that with the lowest bound."""
     ranked = [slo for slo in slos if slo.metric.quantile is not None]
     return max(ranked, key=lambda slo: (slo.metric.quantile, -slo.bound), default=None)
 
@@ -206,6 +209,11 @@ class Objective(AsText):
     def of(cls, value: object) -> Objective:
         if isinstance(value, Objective):
             return value
+        if isinstance(value, list) and len(value) > 1:
+            raise ValueError(
+                "a search has one objective: bound the other figures in slo, such as "
+                "gpu_memory <= 8GiB"
+            )
         if not isinstance(value, str):
             raise ValueError(f"an objective is one line of text: {_accepted()}")  # noqa: TRY004
         return cls.parse(value)

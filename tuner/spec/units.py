@@ -1,8 +1,8 @@
 """Quantities with units: 500ms, 20m, 64MiB, 2%.
 
-Each is a number like any other (seconds, bytes, a share of one), made from a bare number or
-from text, and written back as text with its unit. ``str()`` and f-strings give the text, so
-write ``f"{size:d}"`` or ``f"{time:g}"`` where a program wants the number.
+Each quantity is a number (seconds, bytes, a share of one), read from a bare number or from text,
+and written as text with its unit. ``str()`` and f-strings give the text, so use ``f"{size:d}"`` or
+``f"{time:g}"`` where a program needs the number.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pydantic_core import CoreSchema, core_schema
 
 
 def digits(value: float, most: int = 3) -> str:
-    """``value`` with at most so many significant digits: 0.0123, 12.3; above them 12,345."""
+    """``value`` with limited significant digits: 0.0123, 12.3; large whole numbers as 12,345."""
     if not math.isfinite(value) or value == 0:
         return f"{value:g}"
     behind = max(0, most - 1 - math.floor(math.log10(abs(value))))
@@ -27,7 +27,7 @@ def digits(value: float, most: int = 3) -> str:
 
 
 def digits_beside(value: float, limit: float, most: int = 2) -> str:
-    """`digits`, with as many as it takes not to read like a ``limit`` that it does not equal."""
+    """`digits`, with enough of them to differ from the text of an unequal ``limit``."""
     for count in range(most, 10):
         if value == limit or digits(value, count) != digits(limit, count):
             return digits(value, count)
@@ -66,7 +66,7 @@ BYTE_UNITS = {
     "MiB": Decimal(1 << 20),
     "GiB": Decimal(1 << 30),
 }
-#: In any base unit: eight exbibytes, or three hundred thousand years in microseconds.
+#: Largest number in any base unit: 8 exbibytes, or 300,000 years in microseconds.
 LARGEST = Decimal(1 << 63)
 _MOST_DIGITS = 1000
 _MAX_QUOTED = 80
@@ -84,10 +84,10 @@ def quantity_pattern(units: Mapping[str, Decimal]) -> str:
 
 
 def read_quantity(text: str, units: Mapping[str, Decimal]) -> Decimal | None:
-    """``text`` in the base unit, or None when it is no number followed by one of ``units``.
+    """``text`` in the base unit; None where it is no number followed by one of ``units``.
 
     Raises:
-        ValueError: A number that cannot be meant: of a thousand digits, or beyond `LARGEST`.
+        ValueError: The number has too many digits, or is above `LARGEST`.
     """
     match = re.fullmatch(rf"({_NUMBER})\s*({'|'.join(units)})", text.strip())
     if match is None:
@@ -102,7 +102,7 @@ def read_quantity(text: str, units: Mapping[str, Decimal]) -> Decimal | None:
 
 
 def shorten(text: str) -> str:
-    """In quotes, cut to a length that fits a line."""
+    """The text in quotes, cut to a length that fits in a line."""
     return f"'{text}'" if len(text) <= _MAX_QUOTED else f"'{text[:_MAX_QUOTED]}...'"
 
 
@@ -125,7 +125,7 @@ class AsText(ABC):
 
     @classmethod
     def of_option(cls, text: str) -> Self:
-        """From a word of the command line, where a bare number means what it means in a spec."""
+        """From an argument of the command line; a bare number has the same meaning as in a spec."""
         number = float(text) if re.fullmatch(rf"[-+]?{_NUMBER}", text.strip()) else None
         if number is None or not math.isfinite(number):
             return cls.of(text)
@@ -134,7 +134,7 @@ class AsText(ABC):
     @classmethod
     @abstractmethod
     def json_schema(cls) -> dict[str, Any]:
-        """What may be written, for editors."""
+        """The JSON Schema of the accepted values, for editors."""
 
     @classmethod
     def __get_pydantic_core_schema__(cls, _source: Any, _handler: Any) -> CoreSchema:
@@ -202,7 +202,7 @@ class Percent(AsText, float):
     def of(cls, value: object) -> Self:
         """From a share below 1 or text such as 2%; raises ValueError.
 
-        A bare 1 or more is refused: it may mean 1 % as well as 100 %.
+        A bare 1 or more is refused, since it may mean 1% or 100%.
         """
         if (
             isinstance(value, (int, float))
@@ -227,7 +227,7 @@ class Percent(AsText, float):
 
 
 class Price(AsText, float):
-    """What one hour costs, written 2.5/h."""
+    """A price per hour, written 2.5/h."""
 
     @classmethod
     def of(cls, value: object) -> Self:

@@ -1,7 +1,7 @@
-"""A spec validated part by part: every mistake, and all that is valid beside them.
+"""Validates a spec part by part: every mistake is reported, and valid values remain.
 
-Each model in the data is validated by itself, the innermost first, so that a mistake has a place
-and costs only the field that it is in: the rules of `tuner.spec.checks` apply to all other fields.
+Each model in the data is validated separately, the innermost first. So a mistake has a place, and
+only its field becomes unknown: the rules of `tuner.spec.checks` apply to all other fields.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _Model = TypeVar("_Model", bound=BaseModel)
 
 
 class Validation:
-    """Validates models, and collects what is wrong in them.
+    """Validates models, and collects the mistakes.
 
     Attributes:
         findings: The mistakes so far, with places from the top of the data.
@@ -33,7 +33,7 @@ class Validation:
         self._context = dict(context)
 
     def model(self, model: type[_Model], data: Mapping[str, Any], at: Location = ()) -> _Model:
-        """The data at a place as a model; only the fields without a mistake are known."""
+        """The data at a place as a model; fields with a mistake are unknown."""
         fields = by_key(model)
         values = {
             key: self._built(fields[key].annotation, value, (*at, key)) if key in fields else value
@@ -53,7 +53,7 @@ class Validation:
             return self._rest(model, values, wrong)
 
     def _built(self, annotation: Any, value: Any, at: Location) -> Any:
-        """The value with its models as instances; what fits none is left to the model around it."""
+        """The value with its models as instances; data that fit no model remain unchanged."""
         models = models_in(annotation)
         if isinstance(value, list) and models:
             return [self._built(annotation, item, (*at, n)) for n, item in enumerate(value)]
@@ -68,7 +68,7 @@ class Validation:
     def _rest(
         self, model: type[_Model], values: Mapping[str, Any], wrong: Collection[Location]
     ) -> _Model:
-        """An instance without the fields with a mistake."""
+        """An instance in which fields with a mistake are unknown."""
         fields = model.model_fields.items()
         rest = model.model_construct({n for n, info in fields if (info.alias or n) in values})
         for name, info in fields:
@@ -103,7 +103,7 @@ class Validation:
 
 
 def _is_for(model: type[BaseModel], data: Mapping[str, Any]) -> bool:
-    """Whether the data is of this model of a union: by the kind, or by a key of no other model."""
+    """Whether the data fit this model of a union, by the kind, or by the model's first key."""
     key, info = next(iter(by_key(model).items()))
     return key in data and (key != "kind" or data[key] in get_args(info.annotation))
 

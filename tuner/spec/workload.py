@@ -1,4 +1,4 @@
-"""The load a spec asks for: protocol, arrivals, inputs and how they repeat, the measured window."""
+"""The workload of a spec: protocol, arrivals, inputs and how they repeat, the window."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from tuner.spec.fields import (
     Integer,
     PositiveNumber,
     Program,
+    RequestsFile,
     SpecFile,
     Strict,
     pair,
@@ -26,11 +27,31 @@ from tuner.spec.units import Percent, Rate, Seconds
 class Protocol(Enum):
     GRPC = "grpc"
     HTTP = "http"
+    HTTP_JSON = "http-json"
+
+    @property
+    def service(self) -> str:
+        """The endpoint of the server that clients use."""
+        return self.value.partition("-")[0]
+
+    @property
+    def over_http(self) -> bool:
+        return self is not Protocol.GRPC
 
 
 class SharedMemory(Enum):
     NONE = "none"
     SYSTEM = "system"
+
+
+def _not_of_gpus(kind: object) -> object:
+    if kind == "cuda":
+        raise ValueError(
+            "cuda is not supported: neither load generator of tune uses memory of a GPU. Write "
+            "system, and measure what cuda adds to the written config: "
+            "perf_analyzer --shared-memory=cuda"
+        )
+    return kind
 
 
 _KIND = Field(description="which of the kinds this is; the other fields depend on it")
@@ -63,7 +84,20 @@ class PoissonArrivals(Strict):
     max_rate: PositiveNumber = _MAX_RATE
 
 
-#: A window has so many busy times: what a config sustains in only a few of them is luck.
+class ConstantArrivals(Strict):
+    """Open loop: requests at equal gaps, as cameras and sensors send them.
+
+    Requests of many users come at random times and queue by chance, which these do not.
+    """
+
+    kind: Literal["constant"] = _KIND
+    rate: _Rates | None = Field(
+        None, description="requests per second to measure; default: search for the highest"
+    )
+    max_rate: PositiveNumber = _MAX_RATE
+
+
+#: Least number of busy times in a window: with fewer, the result depends on chance.
 BUSY_TIMES = 30
 
 
@@ -95,7 +129,7 @@ class BurstArrivals(Strict):
 
     @property
     def cycle_s(self) -> float:
-        """From one busy time to the next, on average."""
+        """Mean seconds from one busy time to the next."""
         return float(self.burst_length) / float(self.burst_share)
 
 
@@ -167,6 +201,7 @@ class SequenceArrivals(Strict):
 ArrivalsSpec = Annotated[
     ClosedArrivals
     | PoissonArrivals
+    | ConstantArrivals
     | BurstArrivals
     | TraceArrivals
     | RecordingArrivals
@@ -243,7 +278,7 @@ class RandomInputs(Strict):
 
     @property
     def request_shapes(self) -> tuple[RequestShape, ...]:
-        """The shapes that requests have, each with its share."""
+        """The shapes of the requests, each with its share."""
         return request_shapes(self.shapes)
 
 
@@ -251,7 +286,7 @@ class FileInputs(Strict):
     """perf_analyzer's own JSON of inputs, or a recorded log in the same form."""
 
     kind: Literal["file"] = _KIND
-    file: SpecFile = Field(
+    file: RequestsFile = Field(
         description="JSON in perf_analyzer's input format: a list of requests, or of sequences"
     )
     repeat: Repeat = Field(NoRepeat(kind="none"), description="how often each comes back")
@@ -261,7 +296,7 @@ class RecordingInputs(Strict):
     """What the lines of a recording hold: the default of requests that come as recorded."""
 
     kind: Literal["recording"] = _KIND
-    file: SpecFile | None = Field(
+    file: RequestsFile | None = Field(
         None, description="JSON in perf_analyzer's input format, for lines that name its entries"
     )
     int_range: Annotated[tuple[Integer, Integer], BeforeValidator(pair)] = Field(
@@ -271,7 +306,7 @@ class RecordingInputs(Strict):
 
     @property
     def repeat(self) -> NoRepeat:
-        """What comes back is recorded too."""
+        """Repetitions are those of the recording."""
         return NoRepeat(kind="none")
 
 
@@ -291,7 +326,7 @@ class Requests(Strict):
 
 
 class StreamSpec(Requests):
-    """A stream of requests for one model, with its own part of the load and its own SLOs."""
+    """A stream of requests for one model, with a share of the load and SLOs of the stream."""
 
     model: str = Field(description="the model that gets the requests: one of models")
     share: Percent | None = Field(
@@ -310,19 +345,34 @@ class StreamSpec(Requests):
         description="of its requests; 1 is the highest; the model's dynamic batcher needs at least "
         "as many priority_levels; default: the model's default_priority_level",
     )
+    version: Count | None = Field(
+        None,
+        exclude_if=lambda version: version is None,
+        description="of the model, that its requests ask for; default: the server's choice, the "
+        "latest that it serves",
+    )
     slo: tuple[Slo, ...] = Field((), description="limits that this stream must meet")
 
 
 class Workload(Strict):
     """How requests arrive and how they are measured; what all streams have in common."""
 
-    protocol: Protocol = Field(Protocol.GRPC, description="protocol of the clients")
-    shared_memory: SharedMemory = Field(
+    protocol: Protocol = Field(
+        Protocol.GRPC,
+        description="protocol of the clients; http sends tensors in binary, http-json as JSON, as "
+        "clients without Triton's library do",
+    )
+    shared_memory: Annotated[SharedMemory, BeforeValidator(_not_of_gpus)] = Field(
         SharedMemory.NONE,
         exclude_if=lambda kind: kind is SharedMemory.NONE,
         description="where a request's inputs lie: none, in the request itself; system, in memory "
-        "that clients share with a server on their machine (server.mode local or docker). Answers "
-        "come back in the response",
+        "that clients share with a server on their machine (server.mode local or docker)",
+    )
+    shared_outputs: bool = Field(
+        False,
+        exclude_if=lambda shared: not shared,
+        description="with shared_memory, the server writes outputs of a fixed size there too, "
+        "those of 64 requests one beside the other; others come back in the response",
     )
     arrivals: ArrivalsSpec = Field(
         PoissonArrivals(kind="poisson"), description="how requests arrive"
@@ -334,14 +384,14 @@ class Workload(Strict):
     )
     window: Duration = Field(
         Seconds(3.0),
-        description="length of a measurement, by default 30s under a recording; longer where an "
-        "SLO needs more, and, except in closed loops, at least ten times the largest latency SLO "
-        "(five times in the search)",
+        description="length of a measurement, by default 30s under a recording; half of it in "
+        "searches and rounds; longer where an SLO needs more, and, except in closed loops, at "
+        "least ten times the largest latency SLO (five times in searches and rounds)",
     )
     warmup: Seconds = Field(
         Seconds(0.5),
         description="load before the window, not measured; except in closed loops, at least twice "
-        "the largest latency SLO (once in the search)",
+        "the largest latency SLO (once in searches and rounds)",
     )
     max_window: Seconds = Field(
         Seconds(900.0),
@@ -356,3 +406,8 @@ class Workload(Strict):
         description="CPUs the load generator may use; default: all, with priority over a server "
         "here, or separate CPUs where it needs much; all: no limit",
     )
+
+    @property
+    def in_json(self) -> bool:
+        """Whether inputs are sent as JSON; in shared memory they never are."""
+        return self.protocol is Protocol.HTTP_JSON and self.shared_memory is SharedMemory.NONE

@@ -1,10 +1,10 @@
-"""YAML text as plain data, with the line and column of everything in it.
+"""YAML text as plain data, with the line and column of each key and value.
 
-YAML 1.1 as PyYAML reads it, without its surprises: ``20:00`` and ``2024-01-01`` are text, ``1e5``
-is a number, ``010`` is text. ``off`` and ``on`` stay booleans: specs use them so.
+The text is YAML 1.1 as PyYAML reads it, except that ``20:00``, ``2024-01-01`` and ``010`` are text,
+and ``1e5`` is a number. ``off`` and ``on`` are booleans, as specs need them.
 
-A text may not be longer than a person would write it: a few hundred bytes of anchors
-can expand to more data than a machine holds.
+The size of text and data is limited: some hundred bytes with anchors can expand to more data than
+fits in a machine's memory.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _TOO_LONG = f"longer than {LARGEST_BYTES >> 10} KiB"
 
 @dataclass(frozen=True)
 class Position:
-    """Counts from 1."""
+    """A position in a text; line and column count from 1."""
 
     line: int
     column: int
@@ -53,7 +53,7 @@ class BadYamlError(Exception):
 
 @dataclass
 class Tree:
-    """The data of a YAML document, where each part of it is, and what YAML itself forbids."""
+    """The data of a YAML document, the position of each part, and mistakes in the YAML."""
 
     data: Any = None
     places: dict[Location, _Place] = field(default_factory=dict)
@@ -131,11 +131,11 @@ _NO_TAGS = "tags (!...) are not used in a spec"
 
 
 class _RefusedError(yaml.MarkedYAMLError):
-    """It is YAML, but of a kind or size that no spec needs."""
+    """The text is YAML, but of a kind or size that is not accepted."""
 
 
 class _Loader(yaml.SafeLoader):
-    """SafeLoader with its own idea of which plain words are not text, and of how much is enough."""
+    """A SafeLoader with other rules for plain words that are not text, and with limits of size."""
 
     yaml_implicit_resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = {}  # noqa: RUF012
 
@@ -162,13 +162,13 @@ class _Loader(yaml.SafeLoader):
 
 
 class _Dumper(yaml.SafeDumper):
-    """Quotes what `_Loader` would not read as text."""
+    """A dumper that quotes texts which `_Loader` would not read as text."""
 
     yaml_implicit_resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = {}  # noqa: RUF012
 
 
 def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
-    """In double quotes, which escape them, where it has line breaks."""
+    """A text as YAML, in double quotes if it has line breaks, which these escape."""
     style = '"' if re.search("[\n\r\x85\u2028\u2029]", text) else None
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
 
@@ -219,7 +219,7 @@ class _Reader:
         return data
 
     def _scalar(self, node: yaml.ScalarNode) -> Any:
-        """Numbers as Python has them; refuses what no field could hold."""
+        """A scalar as Python data; refuses values that fit in no field."""
         if node.tag not in _SCALARS:
             raise _refused(_NO_TAGS, node.start_mark)
         if _UNUSABLE.search(node.value):
@@ -252,7 +252,7 @@ class _Reader:
 
 
 def dump_scalar(value: Any) -> str:
-    """A scalar or a list of scalars on one line, so that `read_yaml` gives it back."""
+    """A scalar or a list of scalars as YAML on one line, which `read_yaml` reads back."""
     text: str = yaml.dump(
         value, Dumper=_Dumper, default_flow_style=True, width=10_000, allow_unicode=True
     )
@@ -260,7 +260,7 @@ def dump_scalar(value: Any) -> str:
 
 
 def dump_item(value: Any) -> str:
-    """A scalar as it stands in a list, on one line."""
+    """A scalar as an item of a list in YAML, on one line."""
     return dump_scalar([value])[1:-1]
 
 

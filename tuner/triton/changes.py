@@ -1,4 +1,4 @@
-"""What it takes to make a server run another config of a model."""
+"""The cheapest way to make a server run another config of a model."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tuner.spec.paths import INSTANCE_GROUP
 
 
 class DeploymentKind(Enum):
-    """How a candidate was brought onto the server, cheapest first."""
+    """How a candidate was deployed, cheapest first."""
 
     UNCHANGED = "unchanged"
     IN_PLACE = "in place"  # only instances differ: Triton adds or removes some
@@ -27,7 +27,7 @@ def dearest(kinds: Mapping[str, DeploymentKind]) -> DeploymentKind:
 
 
 def kind_of_change(before: ModelConfig | None, after: ModelConfig) -> DeploymentKind:
-    """What it takes to make a server that was given ``before`` run ``after``."""
+    """The cheapest change of a server from the requested config ``before`` to ``after``."""
     if before == after:
         return DeploymentKind.UNCHANGED
     in_place = before is not None and _without_instances(before) == _without_instances(after)

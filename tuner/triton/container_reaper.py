@@ -1,10 +1,10 @@
-"""Removes a container, and files, once its standard input ends.
+"""Removes a container and files when its standard input ends.
 
-Run as a script by `tuner.triton.docker` (``python -P container_reaper.py ID FILE...``), which holds
-the other end of the pipe. The kernel closes that end when the launcher dies, whatever kills it, so
-the container never outlives its launcher. A parent-death signal would not do: the container
-belongs to the engine, not to the launcher. The script runs in its own session, out of reach of the
-terminal's Ctrl-C.
+`tuner.triton.docker` runs this file as a script (``python -P container_reaper.py ID FILE...``), and
+keeps the other end of the pipe open. The kernel closes that end when the launcher dies for any
+reason, so the container never outlives its launcher. A parent-death signal would not suffice: the
+container is a child of the engine, not of the launcher. The script runs in a separate session, so
+that Ctrl-C on the terminal does not reach it.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ def main() -> None:
 
 
 def remove(client: docker.DockerClient, container: str) -> None:
-    """Kills and deletes a container; one that is gone already is fine.
+    """Kills and deletes a container, if it still exists.
 
     Raises:
         docker.errors.APIError: The engine refuses.
     """
-    # Podman's forced removal asks politely first and waits up to 10 s.
+    # Podman's forced removal sends SIGTERM first, and waits up to 10 s.
     with contextlib.suppress(APIError):
         client.api.kill(container)
     with contextlib.suppress(NotFound):

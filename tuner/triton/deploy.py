@@ -1,15 +1,14 @@
-"""Brings a candidate onto the server with the least work, and makes the server healthy again.
+"""Deploys a candidate with the cheapest change, and replaces an unhealthy server.
 
-Several models are loaded one by one, parts before parents. Triton then leaves the parts of an
-ensemble as they were loaded, and sets up again the ensembles over a reloaded part. An ensemble
-that the part no longer fits disappears without an error, so every model is read back
-(docs/internals/ensembles.md has what was tried).
+Several models are loaded one by one, parts before parents. Triton then keeps the parts of an
+ensemble as loaded, and sets up the ensembles of a reloaded part again. An ensemble that its part no
+longer fits becomes unavailable without an error, so every model's config is read back
+(docs/internals/ensembles.md has the experiments).
 """
 
 from __future__ import annotations
 
 import logging
-import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
@@ -39,11 +38,11 @@ from tuner.triton.local import in_repository
 
 _logger = logging.getLogger(__name__)
 _LOG_LINES = 200
-#: After so many crashes or hangs at a kind of change, the server is restarted for it: Triton was
-#: seen to crash when it reloads steps of ensembles (Model Analyzer's issue 1018).
+#: After this many crashes or hangs with a kind of change, the server is restarted for such changes:
+#: Triton may crash when it reloads steps of ensembles (Model Analyzer's issue 1018).
 _CRASHES = 2
-#: For a model that completes nothing: it spares each load the process that Triton starts, asks for
-#: the model's completions and waits for, more than a second (tritonserver 2.51, Python backend).
+#: For models that complete nothing: without it, each load starts an extra process that asks the
+#: model for completions, which takes more than a second (tritonserver 2.51, Python backend).
 WITHOUT_COMPLETION = "--disable-auto-complete-config"
 
 
@@ -52,53 +51,55 @@ class Deployment:
     """A candidate that is being served.
 
     Attributes:
-        kind: The most expensive one of its models.
-        running: What the server runs of each model, by label, completed by its backend.
+        kind: The most expensive change of its models.
+        endpoints: Endpoints of the server.
+        running: The config that the server runs for each model, by label.
     """
 
     kind: DeploymentKind
-    seconds: float
     endpoints: Endpoints
     running: Mapping[str, ModelConfig]
 
 
 @dataclass
 class _Running:
-    """The current server and what it was last asked to serve."""
+    """The current server and the configs that were last requested."""
 
     server: Server
     control: Control
     start: ServerStart
     stack: ExitStack
-    empty: Memories  # before anything was loaded
-    #: As asked, by label; a model is missing where it is not known for certain what is loaded.
+    empty: Memories  # before any model was loaded
+    #: Requested configs by label; without models whose loaded config is not certain.
     configs: dict[str, ModelConfig] = field(default_factory=dict)
     completes: bool = True
-    #: Label and kind of a change that is not read back yet.
+    #: Label and kind of a change whose result has not been read back yet.
     change: tuple[str, DeploymentKind] | None = None
-    #: Nothing more is loaded here. A load is still under way, or one failed on a GPU: TensorRT and
-    #: ONNX Runtime lose some of its memory with each (server's issue 8969, onnxruntime_backend's
-    #: 268).
+    #: No further load on this server: a load is still in progress, or a load failed on a GPU:
+    #: TensorRT and ONNX Runtime leak GPU memory with each failed load (server issue 8969,
+    #: onnxruntime_backend issue 268).
     spent: bool = False
 
 
 class Deployer:
-    """Owns the server of a run; use it as a context manager. The server is started on demand.
+    """Owns the server of a run; use it as a context manager. It starts the server on demand.
 
-    The server always gets each model's file with a candidate's changes, as it would be written:
-    Triton updates instances in place only if the rest of the *requested* config equals the one
-    requested before.
+    The server always gets the text of each model's file with the candidate's changes: Triton
+    updates instances in place only if the rest of the *requested* config equals the last requested
+    config.
 
     Args:
+        log: File of the server's output.
         load_timeout_s: A model that takes longer to load counts as hung.
-        unload_first: Unload before each reload. Done by itself once a model was loaded only
-            without its old copy: by default both are there together, and there may not be enough
-            memory for both, or a device or file that only one can hold.
-        step: Receives what is done now: `loading bert`.
+        unload_first: Unload a model before each reload. By default, Triton holds the old and the
+            new copy at the same time, which may need too much memory, or a device or file that
+            only one copy can use. Set automatically once a model loads only without its old copy.
+        gpus: GPUs that the server may see.
+        step: Receives the current step, such as `loading bert`.
 
     Attributes:
-        completes: Servers started from now on complete configs, as Triton does by default. A
-            config that a server without completion refuses or changes is tried on one with it.
+        completes: Whether the next server completes configs, as Triton does by default. A config
+            that a server without completion refuses or changes is tried on a server with it.
     """
 
     def __init__(
@@ -131,7 +132,7 @@ class Deployer:
         """The current server.
 
         Raises:
-            ServerGoneError: There is none now.
+            ServerGoneError: No server is running.
         """
         return self._current().server
 
@@ -145,14 +146,14 @@ class Deployer:
         return server is not None and server.alive() and health.live(server.endpoints)
 
     def memory(self) -> Memories:
-        """What the models take now, as far as it can be read."""
+        """Current memory usage of the models, as far as it can be read."""
         running = self._running
         return taken(self._memory(running.control.metrics), running.empty) if running else {}
 
     def give(self, cpus: tuple[int, ...]) -> None:
-        """Lets the servers from the next one on use these CPUs; empty: any.
+        """Sets the CPUs, by number, of the next server; empty: any.
 
-        A running one is ended where it has others: no mask is changed later.
+        Stops a running server that has other CPUs: its mask is never changed.
         """
         launcher = self._launcher.on(cpus)
         if launcher != self._launcher:
@@ -160,13 +161,13 @@ class Deployer:
             self._launcher = launcher
 
     def put_back(self) -> int:
-        """Puts threads of the server that left its CPUs back on them; how many there were."""
+        """Moves threads of the server that left its CPUs back; returns their number."""
         return 0 if self._running is None else self._running.server.put_back()
 
     def fresh(self) -> None:
-        """Lets the next `deploy` begin with a newly started server, its cache empty.
+        """Makes the next `deploy` start a new server, with an empty cache.
 
-        A server that cannot be restarted has its models unloaded instead; its cache stays.
+        If the server cannot be restarted, unloads its models instead; its cache stays.
         """
         if self._launcher.restartable or self._running is None:
             self._stop()
@@ -175,12 +176,13 @@ class Deployer:
             self._unload(self._running, label)
 
     def deploy(self, candidate: Candidate) -> Deployment:
-        """Serves ``candidate``: nothing else is served when this returns.
+        """Serves ``candidate``, and checks that the server runs its configs.
 
         Raises:
-            DeployRefusedError: Triton refused it, with Triton's reason; the next deploy works.
-            ServerGoneError: The server crashed or hung; the next deploy starts another.
-            EnvironmentNotReadyError: No server can be started at all.
+            DeployRefusedError: Triton refused a config, with Triton's reason; the next deployment
+                works.
+            ServerGoneError: The server crashed or hung; the next deployment starts a new server.
+            EnvironmentNotReadyError: No server can be started.
         """
         try:
             return self._read_back(candidate, self.try_out(candidate))
@@ -192,11 +194,11 @@ class Deployer:
         try:
             return self._read_back(candidate, self.try_out(candidate))
         except DeployRefusedError:
-            self.completes = False  # it was not that
+            self.completes = False  # completion was not the reason
             raise
 
     def _read_back(self, candidate: Candidate, deployment: Deployment) -> Deployment:
-        """Refuses a candidate for which the server runs another config than requested."""
+        """Refuses a candidate if the server runs another config than the requested one."""
         different: list[str] = []
         for label, model in self.served.models.items():
             fields = candidate.of(label)
@@ -212,11 +214,10 @@ class Deployer:
         return deployment
 
     def try_out(self, candidate: Candidate) -> Deployment:
-        """Makes the server load ``candidate``; raises as `deploy` does.
+        """Makes the server load ``candidate``, without a check of the running configs.
 
-        What it then serves is not checked.
+        Raises as `deploy` does.
         """
-        started = time.monotonic()
         try:
             kind = self._bring(candidate, self.served.requests(candidate.models))
             running = {label: self._read(model) for label, model in self.served.models.items()}
@@ -225,10 +226,10 @@ class Deployer:
             self._stop()
             raise
         self._current().change = None
-        return Deployment(kind, time.monotonic() - started, self.server.endpoints, running)
+        return Deployment(kind, self.server.endpoints, running)
 
     def _read(self, model: ServedModel) -> ModelConfig:
-        """What runs of a model: an ensemble disappears silently where its steps do not fit it."""
+        """The running config of a model; an ensemble that its steps do not fit is unavailable."""
         running = self._current()
         try:
             return running.control.running_config(model.name)
@@ -266,7 +267,7 @@ class Deployer:
     def _bring_without_old(
         self, candidate: Candidate, configs: Mapping[str, ModelConfig], error: TrialError
     ) -> DeploymentKind:
-        """Once more with nothing beside it: whatever the words, the old copy may be the reason."""
+        """Tries again without the old copy, which may be the reason whatever the message says."""
         self._unload_first = True
         try:
             kind = self._bring(candidate, configs)
@@ -287,7 +288,7 @@ class Deployer:
     def _changes(
         self, candidate: Candidate, configs: Mapping[str, ModelConfig]
     ) -> Mapping[str, DeploymentKind] | None:
-        """What each model takes on the current server; None if another has to be started."""
+        """The change of each model on the current server; None: a new server is needed."""
         running = self._running
         if running is None or running.spent or running.start != candidate.start:
             return None
@@ -295,7 +296,7 @@ class Deployer:
             return None
         before = running.configs
         kinds = {label: kind_of_change(before.get(label), c) for label, c in configs.items()}
-        # A reload on a server that completes takes longer than starting one that does not.
+        # A reload on a server with completion takes longer than starting one without.
         slow = running.completes and not self.completes and self._launcher.restartable
         if slow and dearest(kinds) is DeploymentKind.RELOAD:
             return None
@@ -317,7 +318,7 @@ class Deployer:
             )
 
     def _crashes_server(self, label: str, kind: DeploymentKind) -> bool:
-        """Changes of this kind, of a part of another model, crashed the server before."""
+        """Whether such a change of a part of another model has crashed the server before."""
         often = self._crashes[kind] >= _CRASHES and self._launcher.restartable
         return often and bool(self.served.parents(label))
 
@@ -327,7 +328,7 @@ class Deployer:
             return False
         try:
             return all(map(running.control.ready, running.configs))
-        except (DeployRefusedError, ServerGoneError):  # since 26.06 no such model is an error
+        except (DeployRefusedError, ServerGoneError):  # since 26.06, an unknown model is an error
             return False
 
     def _start(self, start: ServerStart) -> _Running:
@@ -348,13 +349,13 @@ class Deployer:
                 words = "\n".join(error.reason.quotes())
                 if not options or WITHOUT_COMPLETION not in words:
                     raise
-                self.completes, options = True, ()  # this tritonserver is too old for the argument
+                self.completes, options = True, ()  # this tritonserver lacks the argument
 
     def _stop(self) -> None:
         running, self._running = self._running, None
         if running is not None:
             running.stack.close()
-            leave_out_the_middle(self._log)  # a model may log each batch
+            leave_out_the_middle(self._log)  # a model may log every batch
 
     def _load(self, running: _Running, label: str, config: ModelConfig) -> None:
         before = dict(running.configs)
@@ -381,14 +382,14 @@ class Deployer:
             facts = {"words": server_log.failure(log)}
             reason = Reason(ReasonKind.DIED_LOADING, facts=facts, causes=(gone.reason,))
             raise failed(ServerGoneError, reason) from gone
-        # Ensembles that went with it are there again, as they were.
+        # Triton has loaded the ensembles of the model again, with their configs.
         running.configs = {**before, label: config}
 
     def _of(self, label: str, reason: Reason) -> Reason:
         return reason.of(label) if len(self.served.models) > 1 else reason
 
     def _unload(self, running: _Running, label: str) -> None:
-        """Ensembles over the model go with it."""
+        """Unloads a model, which makes the ensembles over it unavailable."""
         for gone in (label, *self.served.parents(label)):
             running.configs.pop(gone, None)
         running.control.unload(label, self._load_timeout_s)

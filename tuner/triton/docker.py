@@ -1,9 +1,9 @@
 """tritonserver in a container, on any engine with Docker's API (Docker, Podman).
 
-The docker SDK (a dependency of Model Analyzer) is used directly rather than Model Analyzer's
-``TritonServerDocker``: that class publishes its ports on every interface, makes a shell command of
-its arguments, downloads images of many gigabytes without asking, and leaves its container behind
-when it is killed. What removes a container here, whoever is killed, is in docs/docker.md.
+This module uses the docker SDK rather than Model Analyzer's ``TritonServerDocker``: that class
+publishes its ports on every interface, builds a shell command from its arguments, downloads images
+of many gigabytes without asking, and leaves its container running when it is killed. docs/docker.md
+says how containers are removed after a kill.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ _REPOSITORY_INSIDE = "/models"
 _LOG_END_S = 5.0
 _LABEL = "tuner.run"
 _ENDED = ("exited", "dead")
-#: Root in the container reads a repository that only its owner may read; it needs no other right
-#: of the host's root. GPUs are devices, which no capability is needed for.
+#: Lets root in the container read a repository that only its owner may read. No other capability of
+#: root is needed; GPUs are devices, which need none.
 _CAPABILITIES = ("DAC_OVERRIDE",)
-#: Processes and threads: some thousands on a machine of many cores. Half of the smallest default of
-#: the kernel's pid_max, so that a model that forks without end leaves the host the other half.
+#: Limit of processes and threads; a machine with many cores needs some thousands. It is half of the
+#: smallest default of the kernel's pid_max, so that a fork bomb leaves the other half to the host.
 _MOST_PIDS = 1 << 14
-#: In NVIDIA's images.
+#: Environment variable of NVIDIA's images.
 _VERSION_VARIABLE = "TRITON_SERVER_VERSION"
 _REAPER = str(Path(__file__).with_name("container_reaper.py"))
 _logger = logging.getLogger(__name__)
@@ -56,9 +56,9 @@ _logger = logging.getLogger(__name__)
 class Network(Enum):
     """How the host reaches the server.
 
-    HOST has no address translation in the measured path; the server listens on 127.0.0.1
-    only. With PUBLISHED the engine forwards ports of 127.0.0.1, for engines whose host network
-    is not ours (rootless ones, Docker Desktop).
+    HOST has no address translation in the measured path; the server listens on 127.0.0.1 only.
+    With PUBLISHED, the engine forwards ports of 127.0.0.1, for engines whose host network is not
+    this machine's (rootless engines, Docker Desktop).
     """
 
     HOST = "host"
@@ -94,15 +94,18 @@ class DockerLauncher:
     """Starts tritonserver in a container; see `tuner.server.server.ServerLauncher`.
 
     Attributes:
-        image: Must be on the machine and have `tritonserver` on its PATH.
-        engine_environment: This process's variables: `DOCKER_HOST` and the like name the engine.
-        args: tritonserver arguments from the spec; a candidate's come after them and win.
-        gpus: GPUs the container sees; "all" is none on a machine that has none.
-        environment: Variables of the container; one that is None is not even the image's.
-        cpus: CPUs it may use, where it is known to be on this machine; empty: any.
-        start_timeout_s: A server that is not ready by then counts as hung.
-        network: Chosen to suit the engine when None.
-        shares: Its servers read the inputs of requests from memory that they share.
+        image: An image on this machine with `tritonserver` on its PATH.
+        repository: The model repository.
+        engine_environment: Variables of this process, such as `DOCKER_HOST`, that name the engine.
+        args: Arguments of tritonserver from the spec; a candidate's follow, and override them.
+        environment: Variables of the container; None removes a variable of the image.
+        gpus: GPUs that the container sees; "all" is none on a machine without GPUs.
+        mounts: Container paths by host path, read-only.
+        shm_size_bytes: Size of the container's `/dev/shm`.
+        cpus: Numbers of the CPUs that it may use with the host's network; empty: any.
+        start_timeout_s: A server that is not ready in time counts as hung.
+        network: How the host reaches the server; None: as the engine needs it.
+        shares: Its servers read the inputs of requests from shared memory.
     """
 
     image: str
@@ -140,7 +143,7 @@ class DockerLauncher:
                 yield server
 
     def version(self) -> str:
-        """The server's version, if the image names it, and the image's own id."""
+        """The server's version, if the image states it, and the id of the image."""
         with engine(self.engine_environment) as client:
             image = local_image(client, self.image)
             variables = image.attrs.get("Config", {}).get("Env") or ()
@@ -165,11 +168,12 @@ class DockerLauncher:
         key: str | None = None,
         shared: SharedRegion | None = None,
     ) -> dict[str, Any]:
-        """What the engine is to create: arguments of the SDK's ``containers.create``.
+        """Arguments of the SDK's ``containers.create`` for a server.
 
         Args:
-            key: To the server's control; None leaves that open.
-            shared: All that it has of this machine's `/dev/shm`.
+            ports: Ports of `SERVICES` in the container.
+            key: Key for the server's control; None: without restriction.
+            shared: The only file of this machine's `/dev/shm` that the container sees.
 
         Raises:
             EnvironmentNotReadyError: A path to mount does not exist.
@@ -178,7 +182,7 @@ class DockerLauncher:
 
         mounts = {str(self.repository.resolve()): _REPOSITORY_INSIDE, **self.mounts}
         variables = dict(self.environment)
-        if self.gpus == "none":  # also where NVIDIA's runtime is the engine's default
+        if self.gpus == "none":  # for engines with NVIDIA's runtime as the default
             variables.setdefault("NVIDIA_VISIBLE_DEVICES", "void")
         options = {
             **self._any_options(mounts),
@@ -197,7 +201,7 @@ class DockerLauncher:
         return options
 
     def _any_options(self, mounts: Mapping[str, str]) -> dict[str, Any]:
-        """Those of a container of the image, whatever runs in it."""
+        """Arguments of ``containers.create`` for any container of the image."""
         from docker.types import Mount
 
         return {
@@ -232,14 +236,13 @@ class DockerLauncher:
     def _started(
         self, client: Any, network: Network, server_args: Sequence[str], log: Path, key: str | None
     ) -> Iterator[DockerServer]:
-        """A container, not yet ready; at the end it is removed and its log complete."""
+        """A container with a server that may not be ready; removes it, and completes its log."""
         with open_run_file(log) as file:
             log_start = file.seek(0, os.SEEK_END)
         with free_ports(len(SERVICES)) as free:
             ports: Sequence[int] = free if network is Network.HOST else _INSIDE_PORTS
-        local_image(
-            client, self.image
-        )  # an engine that looks for it elsewhere takes long to refuse
+        # First, since an engine that searches registries for the image takes long to refuse.
+        local_image(client, self.image)
         with ExitStack() as after_removal, ExitStack() as running:
             names = after_removal.enter_context(shm_names())
             shared = after_removal.enter_context(shared_region(names)) if self.shares else None
@@ -257,14 +260,16 @@ class DockerLauncher:
             if network is Network.PUBLISHED:
                 container.reload()
                 bindings = [container.ports.get(f"{port}/tcp") for port in ports]
-                ports = [int(b[0]["HostPort"]) if b else 0 for b in bindings]  # 0: it has ended
+                ports = [
+                    int(b[0]["HostPort"]) if b else 0 for b in bindings
+                ]  # 0: the container has ended
             at = endpoints_at(ports, key, shared)
             yield DockerServer(at, container.id, container, follower, log, log_start)
 
 
 @contextmanager
 def _reaped(container: Any, environment: Mapping[str, str], files: Sequence[str]) -> Iterator[None]:
-    """Has container and files removed when the context is left, and when this process dies."""
+    """Removes container and files on leaving the context, and if this process dies."""
     from tuner.triton import container_reaper
 
     reaper = subprocess.Popen(
@@ -279,7 +284,7 @@ def _reaped(container: Any, environment: Mapping[str, str], files: Sequence[str]
         yield
     finally:
         assert reaper.stdin is not None
-        reaper.stdin.close()  # what it waits for
+        reaper.stdin.close()  # the reaper waits for this
         if reaper.wait() != 0:
             container_reaper.remove(container.client, container.id)
 
@@ -311,7 +316,7 @@ def _running(container: Any) -> bool:
 
 
 def _existing(path: str) -> str:
-    if not Path(path).exists():  # some engines would make an empty directory of it
+    if not Path(path).exists():  # some engines would create an empty directory
         raise EnvironmentNotReadyError(
             f"{path} cannot be mounted: it does not exist", "check server.mounts in the spec"
         )
@@ -345,6 +350,6 @@ def _remove_leftovers(client: Any) -> None:
         ended = container["State"] in _ENDED
         if process.owner_gone(container["Labels"].get(_LABEL, ""), ended=ended):
             name = container["Id"]
-            _logger.warning("removing container %s, left by a tune that was killed", name[:12])
-            with suppress(APIError):  # another tune may be removing it
+            _logger.warning("removing container %s of a killed tune process", name[:12])
+            with suppress(APIError):  # another tune process may be removing it
                 container_reaper.remove(client, name)

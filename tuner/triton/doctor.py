@@ -1,4 +1,4 @@
-"""Is this machine ready? Each check says what it found and how to fix it."""
+"""Checks of this machine; each reports a result, and how to fix a problem."""
 
 from __future__ import annotations
 
@@ -44,11 +44,14 @@ _Note = Callable[[str], None]
 
 @dataclass(frozen=True)
 class MachineCheck:
-    """One fact of the machine.
+    """The result of one check.
 
     Attributes:
-        ok: False when a run would fail.
-        fix: What to do or know about it; empty when it is fine.
+        id: Name for programs.
+        label: Name for users.
+        ok: False if a run would fail.
+        found: What the check found.
+        fix: How to fix a problem, or a remark; empty if there is none.
     """
 
     id: str
@@ -68,13 +71,15 @@ def run_checks(
     results: Path | None = None,
     note: _Note | None = None,
 ) -> list[MachineCheck]:
-    """Everything a run needs, in the order it needs it.
+    """Checks everything that a run needs, in the order of use.
 
     Args:
-        note: Receives lines about a server that is fetched because none is here; None: no fetch.
-        server: From the spec; the default local server when None.
-        repository: Model repository to read, and at the end to write to.
-        results: Directory runs are stored in; its parent counts when it is not there yet.
+        server: The server of the spec; None: the default local server.
+        models: Reads the models of the spec.
+        perf_analyzer: perf_analyzer of the spec; None: search for it.
+        repository: Model repository that the run reads and writes.
+        results: Directory that runs are stored in, or will be created in.
+        note: Receives lines about the download of a server if there is none; None: do not download.
     """
     wanted = server or ServerSpec()
     packages = checked("packages", "run dependencies", _packages)
@@ -97,7 +102,7 @@ def run_checks(
     ]
 
 
-#: Where a spec names what a check looks for.
+#: Fields of a spec that a check is about.
 _PLACES: dict[str, tuple[Location, ...]] = {
     **dict.fromkeys(("tritonserver", "docker", "image", "remote"), NAMED),
     "perf_analyzer": (("workload", "perf_analyzer"),),
@@ -106,13 +111,13 @@ _PLACES: dict[str, tuple[Location, ...]] = {
 
 
 def placed(check: MachineCheck, loaded: LoadedSpec) -> MachineCheck:
-    """Adds the place in the spec that names what is missing."""
+    """Adds the position in the spec to a failed check."""
     place = "" if check.ok else loaded.place_of(*_PLACES.get(check.id, ()))
     return replace(check, found=f"{place}: {check.found}") if place else check
 
 
 def checked(id_: str, label: str, look: Callable[[], str]) -> MachineCheck:
-    """Runs a check that returns what it found, and raises when that is not good enough."""
+    """Runs a check, which returns what it found, or raises if a run would fail."""
     try:
         return MachineCheck(id_, label, ok=True, found=look())
     except TunerError as error:
@@ -128,7 +133,7 @@ def _packages() -> str:
 def _tritonserver(
     server: ServerSpec, environment: Mapping[str, str], models: _Models, note: _Note | None = None
 ) -> list[MachineCheck]:
-    """The server, the NumPy of Python models where that is not the server's own, and backends."""
+    """Checks of the server, of its backends, and of the NumPy of Python models."""
     more: list[MachineCheck] = []
 
     def look() -> str:
@@ -146,7 +151,7 @@ def _tritonserver(
 
 
 def _backends(launcher: ServerLauncher, models: _Models) -> MachineCheck:
-    """Whether its servers can load the models, as far as that is known without one."""
+    """Checks the backends of the models, as far as they are known without a running server."""
 
     def look() -> str:
         files = [model.files for model in models()]
@@ -157,7 +162,7 @@ def _backends(launcher: ServerLauncher, models: _Models) -> MachineCheck:
 
 
 def _warned(check: MachineCheck) -> MachineCheck:
-    """A server with public holes can be tuned all the same."""
+    """Adds a remark about public vulnerabilities of the server's version."""
     return replace(check, fix=holes_of(check.found)) if check.ok else check
 
 
@@ -173,7 +178,7 @@ def _installation_text(installation: binaries.Installation) -> str:
 
 def _perf_analyzer(named: str | None, environment: Mapping[str, str]) -> str:
     if not binaries.has_perf_analyzer(named, environment):
-        return "there is none: tune's own client measures"
+        return "not installed: tune's own client measures"
     with binaries.perf_analyzer(named, environment) as installation:
         return _installation_text(installation)
 
@@ -196,7 +201,7 @@ def _remote(
 def _docker(
     server: ServerSpec, environment: Mapping[str, str], models: _Models, _: object = None
 ) -> list[MachineCheck]:
-    """The engine; and the image and its backends, of an engine that answers."""
+    """Checks of the engine and, if it answers, of the image and its backends."""
     docker = checked("docker", "container engine answers", lambda: _engine(environment))
     if not docker.ok or server.image is None:
         return [docker]
@@ -210,7 +215,7 @@ def _engine(environment: Mapping[str, str]) -> str:
         return str(client.version().get("Version", "unknown version"))
 
 
-#: The server of each mode.
+#: Checks of the server, by mode.
 _BY_MODE: dict[ServerMode, Callable[..., list[MachineCheck]]] = {
     ServerMode.LOCAL: _tritonserver,
     ServerMode.DOCKER: _docker,
@@ -221,7 +226,7 @@ _BY_MODE: dict[ServerMode, Callable[..., list[MachineCheck]]] = {
 def _ports() -> str:
     try:
         with free_ports(3) as ports:
-            return f"free ones, e.g. {ports[0]}"
+            return f"free ports exist, e.g. {ports[0]}"
     except OSError as error:
         fix = "free some: see net.ipv4.ip_local_port_range and `ss -s`"
         raise EnvironmentNotReadyError(str(error), fix) from error
@@ -255,12 +260,12 @@ def _directories(repository: Path | None, results: Path | None) -> Iterator[Mach
 
 
 def _repository(path: Path) -> str:
-    model_names(path)  # otherwise it says why they cannot be read
+    model_names(path)  # raises if the repository cannot be read
     return _writable(path, path)
 
 
 def _writable(path: Path, place: Path) -> str:
-    """``place``: the directory that is there, where ``path`` may be made in it."""
+    """Checks that ``path`` can be written; ``place``: it, or its nearest existing ancestor."""
     if not place.is_dir():
         raise EnvironmentNotReadyError(f"{path} is not a directory", "correct the path")
     if os.access(place, os.R_OK | os.W_OK | os.X_OK):
@@ -282,7 +287,7 @@ def _load() -> MachineCheck:
 
 
 def _quota() -> Iterator[MachineCheck]:
-    """A CPU quota of a container or a control group, where there is one."""
+    """A remark on the CPU quota of the container or control group, if there is one."""
     if (quota := read_quota()) is not None:
         cpus, count = digits(quota.cpus, 3), count_text(len(os.sched_getaffinity(0)), "CPU")
         quota_text = f"{cpus} of {count}: {count_text(quota.full_cpus, 'core')} for a server"

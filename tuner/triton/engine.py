@@ -1,4 +1,4 @@
-"""A container engine with Docker's API, and what it refuses in words of ours."""
+"""Access to a container engine with Docker's API, with errors that say what to do."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from tuner.errors import EnvironmentNotReadyError
 from tuner.reason import Reason, ReasonKind
 from tuner.sentences import failed
 
-#: An engine's first answer, and each further one: creating a container may take long.
+#: Timeouts of the first request and of later ones, in seconds: creating a container may take long.
 _ANSWER_S, _REQUEST_S = 5, 60
 
 
 @contextmanager
 def engine(environment: Mapping[str, str]) -> Iterator[Any]:
-    """A client of the engine.
+    """A client of the engine that the environment names.
 
     Raises:
-        EnvironmentNotReadyError: None answers.
+        EnvironmentNotReadyError: No engine answers.
     """
     import docker
     from docker.errors import DockerException
@@ -29,7 +29,7 @@ def engine(environment: Mapping[str, str]) -> Iterator[Any]:
         client = docker.from_env(environment=dict(environment), timeout=_ANSWER_S)
     except DockerException as error:
         where = environment.get("DOCKER_HOST", "the default socket")
-        # The SDK shows the system's error as Python does, in a tuple.
+        # The SDK's message contains the system's error as a tuple.
         words = re.sub(r".*\(\d+, '(.*?)'\)\)", r"\1", str(error))
         raise EnvironmentNotReadyError(
             f"no container engine answers at {where}: {words}",
@@ -43,7 +43,7 @@ def engine(environment: Mapping[str, str]) -> Iterator[Any]:
 
 @contextmanager
 def explained() -> Iterator[None]:
-    """Turns a refusal of the engine's into an error that says what to do."""
+    """Turns an error of the engine into one that says what to do."""
     from docker.errors import APIError
 
     try:
@@ -59,10 +59,10 @@ def explained() -> Iterator[None]:
 
 
 def local_image(client: Any, name: str) -> Any:
-    """An image of this machine.
+    """An image on this machine.
 
     Raises:
-        EnvironmentNotReadyError: It is not here, or the engine refuses.
+        EnvironmentNotReadyError: The image is not on this machine, or the engine refuses.
     """
     from docker.errors import ImageNotFound
 

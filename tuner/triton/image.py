@@ -1,4 +1,4 @@
-"""What an image holds, asked of a container of it that starts no server and has no network."""
+"""Lists files of an image in a container without network that starts no server."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import PurePosixPath
 from typing import Any
 
-#: Where NVIDIA's images have their backends.
+#: The directory of the backends in NVIDIA's images.
 BACKENDS = "/opt/tritonserver/backends"
 _LISTED_S = 8
 _NOT_THERE = 1
@@ -16,9 +16,11 @@ _NOT_THERE = 1
 def list_backends(
     client: Any, options: Mapping[str, Any], directory: str = BACKENDS
 ) -> frozenset[str] | None:
-    """The backends in a directory of an image; None where it cannot be listed.
+    """The backends in a directory of an image; None if the directory cannot be listed.
 
-    ``options``: of any container of the image, arguments of the SDK's ``containers.create``.
+    Args:
+        options: Arguments of the SDK's ``containers.create`` for any container of the image.
+        directory: The directory in the image.
     """
     from docker.errors import APIError
     from requests.exceptions import RequestException

@@ -1,4 +1,4 @@
-"""The spec's server as a launcher, by its mode."""
+"""The launcher of a spec's server, by its mode."""
 
 from __future__ import annotations
 
@@ -20,31 +20,32 @@ from tuner.spec.workload import SharedMemory
 from tuner.triton.local import LocalLauncher
 from tuner.triton.remote import RemoteLauncher, endpoints_of
 
-#: Where a spec says which server it is, one for each mode.
+#: The fields of a spec that define the server, one for each mode.
 NAMED: tuple[Location, ...] = (("server", "binary"), ("server", "image"), ("server", "http"))
 
 
 def server_launcher(
     spec: Spec, models: Mapping[str, ModelConfig], environment: Mapping[str, str]
 ) -> AbstractContextManager[ServerLauncher]:
-    """What starts the server the spec asks for; use it as a context manager.
+    """The launcher of the spec's server; use it as a context manager.
 
     Args:
-        models: Those of the run as their files say, by name, parts before parents.
+        models: Configs of the run's models in the repository, by name, parts before parents.
+        environment: Variables of this process.
 
     Raises:
-        EnvironmentNotReadyError: There is no tritonserver that runs here; on leaving: a remote
-            server is not as it was found.
-        SpecError: A remote server without its addresses.
+        EnvironmentNotReadyError: No tritonserver runs here; on leaving the context: a remote server
+            could not be restored.
+        SpecError: The mode docker without an image.
     """
     return _BY_MODE[spec.server.mode](spec, models, environment)
 
 
 def cores_of(spec: Spec, sharing: Sharing | None = None) -> Cores:
-    """The CPUs of this machine that server and load generator of a spec may use.
+    """The CPUs of this machine that server and load generator may use.
 
     Args:
-        sharing: Decided where the spec leaves them open; None: not yet.
+        sharing: The decision for CPUs that the spec does not assign; None: not decided yet.
 
     Raises:
         EnvironmentNotReadyError: The spec names CPUs that tune may not use here.
@@ -54,9 +55,9 @@ def cores_of(spec: Spec, sharing: Sharing | None = None) -> Cores:
 
 
 def host_of(spec: Spec, environment: Mapping[str, str]) -> Host:
-    """Facts of this machine, with the variables for threads that a server here inherits.
+    """Facts about this machine, with the thread variables that a local server inherits.
 
-    Those that the spec adds are among its own facts, those that it searches in each candidate.
+    Variables that the spec sets or searches are left out: the spec and each candidate have them.
     """
     local, searched = spec.server.mode is ServerMode.LOCAL, map(variable_of, spec.server.space)
     overridden = {*spec.server.environment, *searched}
@@ -111,7 +112,7 @@ def _remote(
     endpoints = endpoints_of(spec.server, environment)
     launcher = RemoteLauncher(endpoints, tuple(models), spec.server.load_timeout, models)
     yield launcher
-    launcher.refuse_left_otherwise()  # an error that passes has its own exit code
+    launcher.refuse_left_otherwise()  # not after an error, which has its own exit code
 
 
 _BY_MODE: dict[ServerMode, Callable[..., AbstractContextManager[ServerLauncher]]] = {

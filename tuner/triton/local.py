@@ -1,8 +1,8 @@
-"""tritonserver as a child process on free ports of 127.0.0.1, over a mirror of the repository.
+"""tritonserver as a child process on free ports of 127.0.0.1, with a mirror of the repository.
 
-A Python model leaves ``__pycache__`` next to its code. That would change the user's repository,
-and to Triton a changed version directory is a changed model: the next change of instances would
-be a full reload instead of an update in place.
+A Python model creates ``__pycache__`` next to its code. That would change the user's repository,
+and Triton would reload the model in full at the next change of instances, instead of updating it in
+place, since its version directory changed.
 """
 
 from __future__ import annotations
@@ -36,19 +36,26 @@ from tuner.triton.needs import backend_directory, backends_of, refuse_lacking
 from tuner.writing import open_run_file
 
 _TMP = Path("/tmp")  # noqa: S108 - where Triton's Python backend works, whatever $TMPDIR is
-_ENVIRONMENTS = "python_env_*"
-_CLOCK_S = 1.0  # processes and files are dated by different clocks
+#: The names that its mkdtemp gives; each directory holds one numbered directory per environment.
+_ENVIRONMENTS = "python_env_" + 6 * "[0-9A-Za-z]"
+#: Of processes that see all processes of the machine (PROC_PID_INIT_INO in Linux).
+_FIRST_NAMESPACE = Path("pid:[4026531836]")
+_CLOCK_S = 1.0  # times of processes and files come from different clocks
 
 
 def find_backends(models: Iterable[ModelFiles], args: Iterable[str], installed: Path | None) -> str:
-    """The models' backends, in the directory that is ``installed`` or that ``args`` name.
+    """Checks that a local server has the backends of the models; returns their names.
+
+    Args:
+        args: Arguments of the server, which may name a directory of backends.
+        installed: The server's own directory of backends; None: not known.
 
     Raises:
-        EnvironmentNotReadyError: One is neither there nor beside its model.
+        EnvironmentNotReadyError: A backend is neither in these directories nor beside its model.
     """
     directories = [path for path in (backend_directory(args), installed) if path is not None]
     if not directories:
-        return "wherever this tritonserver looks for them"
+        return "in the default directory of this tritonserver"
     has = {
         place.name
         for directory in directories
@@ -60,7 +67,7 @@ def find_backends(models: Iterable[ModelFiles], args: Iterable[str], installed: 
 
 @contextmanager
 def _joined(named: Path | None, installed: Path | None) -> Iterator[list[str]]:
-    """An argument for the named backends and, beside them, the installed ones: Triton takes one."""
+    """An argument with a directory that joins both: Triton takes only one directory."""
     if named is None or installed is None:
         yield []
         return
@@ -97,14 +104,17 @@ class LocalServer:
 class LocalLauncher:
     """Starts the installed tritonserver; see `tuner.server.server.ServerLauncher`.
 
-    The server is given a mirror of the repository, so that nothing is written into the real one.
+    The server gets a mirror of the repository, so that it writes nothing into the repository.
 
     Attributes:
-        args: Arguments from the spec; a candidate's come after them and win.
-        start_timeout_s: A server that is not ready by then counts as hung.
-        restricted: What the server does only for a client that has its key.
-        shares: Its servers read the inputs of requests from memory that they share.
-        models: Names of those that are served; None: all of the repository.
+        installation: The program.
+        repository: The model repository.
+        args: Arguments from the spec; a candidate's follow, and override them.
+        gpus: GPUs that the server may see.
+        start_timeout_s: A server that is not ready in time counts as hung.
+        restricted: Protocols that need the server's key.
+        shares: Its servers read the inputs of requests from shared memory.
+        models: Names of the served models; None: all of the repository.
     """
 
     installation: Installation
@@ -124,7 +134,9 @@ class LocalLauncher:
 
     def command_line(self) -> list[str]:
         backends = Path("BACKENDS") if self.python else self.installation.backend_directory
-        public = replace(self.installation, backend_directory=backends)  # the wheel's are private
+        public = replace(
+            self.installation, backend_directory=backends
+        )  # the wheel's directory is private
         return replace(self, installation=public).command(
             (), repository=self.repository, ports=(0, 0, 0), shm_prefix="PREFIX", key="KEY"
         )
@@ -144,7 +156,7 @@ class LocalLauncher:
         shm_prefix: str,
         key: str | None = None,
     ) -> list[str]:
-        """The exact command line."""
+        """The command line of a server; ``ports``: in the order of `SERVICES`."""
         directories = {
             "--backend-directory": self.installation.backend_directory,
             "--cache-directory": self.installation.cache_directory,
@@ -218,7 +230,7 @@ class LocalLauncher:
             )
 
     def environment(self, more: Variables) -> Mapping[str, str]:
-        """The variables of a server's process."""
+        """The environment of a server's process; ``more`` overrides other variables."""
         variables = {**self.installation.environment, **more}
         if self.gpus != "all":
             visible = "" if self.gpus == "none" else ",".join(map(str, self.gpus))
@@ -227,22 +239,36 @@ class LocalLauncher:
 
 
 def _remove_environments(settled: Set[psutil.Process], there: Set[Path]) -> None:
-    """Removes what this user's Python backends have made and, killed, left behind.
+    """Removes environment directories that killed Python backends of this user have left.
 
-    A server that is ended politely does so itself, which takes it seconds. What was ``there``
-    before, or a living one may have made, stays. Servers that were ``settled`` had made theirs.
+    A server that ends normally removes them itself, which takes seconds. Directories stay that a
+    living server may have created, also in another container that shares /tmp.
+
+    Args:
+        settled: Servers that had created their directories before this server started.
+        there: Directories that existed before this server started.
     """
-    living = _python_servers()
-    for path in {*_TMP.glob(_ENVIRONMENTS)} - there:
+    left = {*_TMP.glob(_ENVIRONMENTS)} - (set() if _sees_all_of_tmp() else there)
+    living = _python_servers()  # looked for last: each of them may have made one of those
+    for path in left:
         with suppress(OSError):
             made, owner = path.lstat().st_mtime, path.lstat().st_uid
-            theirs = any(living[server] < made + _CLOCK_S for server in living.keys() - settled)
-            if owner == os.geteuid() and not theirs:
+            makers = living.keys() if path in there else living.keys() - settled
+            theirs = any(living[server] < made + _CLOCK_S for server in makers)
+            is_tritons = all(environment.name.isdigit() for environment in path.iterdir())
+            if owner == os.geteuid() and is_tritons and not theirs:
                 shutil.rmtree(path)
 
 
+def _sees_all_of_tmp() -> bool:
+    """Whether all processes that use this /tmp are visible: not if a container has mounted it."""
+    with suppress(OSError):
+        return Path("/proc/self/ns/pid").readlink() == _FIRST_NAMESPACE or not _TMP.is_mount()
+    return False
+
+
 def _python_servers() -> dict[psutil.Process, float]:
-    """When each server with the Python backend that lives began."""
+    """Start times of the running servers with the Python backend, in seconds since the epoch."""
     created_s = {}
     for running in psutil.process_iter():
         with suppress(OSError, psutil.Error):
@@ -252,26 +278,26 @@ def _python_servers() -> dict[psutil.Process, float]:
 
 
 def _has_stub(server: psutil.Process) -> bool:
-    """Whether a Python model runs, and so its backend has made its directory."""
+    """Whether a server runs a Python model, so that its backend has created its directory."""
     with suppress(psutil.Error):
         return any(child.name().startswith("triton_python") for child in server.children())
     return False
 
 
 _BYTECODE = "__pycache__"
-#: Of the models that are served: a link for each takes seconds by then.
+#: Most files of the served models; the links for that many take seconds.
 MOST_FILES = 50_000
 
 
 @contextmanager
 def mirror_of(repository: Path, models: Collection[str] | None = None) -> Iterator[Path]:
-    """Directories like the repository's, with links to its files, for as long as it is open.
+    """A mirror of the repository while the context is open: directories with links to its files.
 
-    A directory that a model links to (a data set, weights) stays one link, unless it holds Python
-    code; so does one that may not be read.
+    A directory that a model links to (a data set, weights) becomes one link, unless it contains
+    Python code; so does a directory that cannot be read.
 
     Args:
-        models: Names of those that are served; None: all. Any other stays one link.
+        models: Names of the served models; None: all. Any other model becomes one link.
 
     Raises:
         EnvironmentNotReadyError: The models have too many files.
@@ -283,13 +309,13 @@ def mirror_of(repository: Path, models: Collection[str] | None = None) -> Iterat
 
 
 def _is_used(entry: Path, models: Collection[str]) -> bool:
-    """A served model, or a directory that is no model: it may hold code that models share."""
+    """Whether an entry is a served model, or a directory with code that models may share."""
     is_model = entry.is_symlink() or bool(versions(entry)) or (entry / CONFIG_NAME).exists()
     return entry.name in models or not is_model
 
 
 def in_repository(words: str, repository: Path) -> str:
-    """A server's words with the repository's own path for that of a mirror."""
+    """A server's message, with the path of the repository in place of the mirror's."""
     return re.sub(rf"[^\s'\"]*/{PREFIX}\w+/models(?=/)", lambda _: str(repository), words)
 
 
@@ -321,12 +347,12 @@ def _mirror(
         else:
             _mirror(real, copy, ancestors, models, room)
     if any(target.glob("*.py")):
-        # Python cannot make a directory of this name, and goes on without.
+        # With this file, Python cannot create the directory, and works without.
         (target / _BYTECODE).touch()
 
 
 def _is_followed(directory: Path, depth: int, models: Collection[str] | None) -> bool:
-    """Whether a directory is mirrored; it is 1 deep for a model, 2 for its versions."""
+    """Whether to mirror a directory, not link it; ``depth``: 1 for a model, 2 for a version."""
     if depth == 1:
         return models is None or _is_used(directory, models)
     is_version = depth == 2 and directory.name.isdecimal()
@@ -334,5 +360,5 @@ def _is_followed(directory: Path, depth: int, models: Collection[str] | None) ->
 
 
 def _has_code(link: Path) -> bool:
-    """Whether Python code is where a link leads."""
+    """Whether the target of a link contains Python code."""
     return any(link.glob("*.py")) or any(link.glob("*/__init__.py"))

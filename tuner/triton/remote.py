@@ -1,4 +1,4 @@
-"""A server that is already running: used as it is, and restored at the end."""
+"""A server that is already running; its models are restored at the end."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ from tuner.spec.server import ServerMode, ServerSpec
 from tuner.triton.needs import backends_of
 from tuner.writing import write_json
 
-#: Beside the log while a server is not as it was found: the config that each model ran with.
+#: File beside the log with the initial config of each model, until the models are restored.
 INITIAL_CONFIGS = "server_found.json"
-#: What is taken from that file, since whoever wrote a run is not to choose code.
+#: Fields that are taken from that file: the author of a run must not select code.
 _NUMBERS = (
     "dynamic_batching",
     "instance_group",
@@ -43,9 +43,9 @@ _NUMBERS = (
 )
 _UNREADABLE = (OSError, ValueError, TypeError, LookupError, AttributeError, RecursionError)
 _TIMEOUT_S = 5.0
-#: Of the sizes of a server's memories, in a text.
+#: Most characters of the memory sizes in a version.
 _MOST_SIZES = 200
-#: What a run asks a server for.
+#: Protocol extensions that a run needs.
 _EXTENSIONS = frozenset({"model_repository", "model_configuration", "statistics"})
 _CURES = {
     "http": "runs",
@@ -54,7 +54,7 @@ _CURES = {
 
 
 def endpoints_of(server: ServerSpec, environment: Mapping[str, str]) -> Endpoints:
-    """Reads from the spec how its server is reached; hides the values of headers from now on.
+    """The endpoints of a spec's remote server; from now on, output hides the values of headers.
 
     Raises:
         EnvironmentNotReadyError: The environment has no value for a header.
@@ -66,15 +66,15 @@ def endpoints_of(server: ServerSpec, environment: Mapping[str, str]) -> Endpoint
             text = f"server.headers_from_env: ${variable} is not set, or not to one line of ASCII"
             raise EnvironmentNotReadyError(text, "set it where tune is started")
         keep_secret(value)
-    addresses = server.http or "", server.grpc or "", server.metrics  # a spec says them
+    addresses = server.http or "", server.grpc or "", server.metrics  # the spec has them
     return Endpoints(*addresses, tls=server.tls, headers=headers)
 
 
 def check(endpoints: Endpoints) -> None:
-    """Returns if the server can be tuned; changes nothing.
+    """Checks that the server can be tuned; changes nothing.
 
     Raises:
-        EnvironmentNotReadyError: Nothing answers, or models cannot be loaded on request.
+        EnvironmentNotReadyError: No server answers, or it does not load models on request.
     """
     for service, path in (("http", "/v2/health/live"), ("metrics", "/metrics")):
         address = getattr(endpoints, service)
@@ -93,8 +93,8 @@ def check(endpoints: Endpoints) -> None:
             metadata = control.metadata()
             if lacking := sorted(_EXTENSIONS.difference(metadata.extensions)):
                 raise EnvironmentNotReadyError(
-                    f"what answers at {endpoints.grpc}, {metadata.name!r} {metadata.version}, "
-                    f"is no tritonserver: it has no {', '.join(lacking)}",
+                    f"the server at {endpoints.grpc}, {metadata.name!r} {metadata.version}, is not "
+                    f"a tritonserver: it has no {', '.join(lacking)}",
                     "check server.grpc in the spec",
                 )
             control.check_explicit()
@@ -124,24 +124,27 @@ class RemoteServer:
 
 @dataclass(frozen=True)
 class RemoteLauncher:
-    """Starts nothing; see `tuner.server.server.ServerLauncher`.
+    """Uses a running server; see `tuner.server.server.ServerLauncher`.
 
-    The models of the run are put back when the context is left: loaded with the config they ran
-    with before the first launch, else unloaded. (Loading them without a config would change
-    nothing: Triton sees the same files as before.) What was found is kept beside the log until
-    then; so whoever launches there after a tune that was killed puts back the same.
+    On leaving the context of `launch`, the models of the run are restored: loaded with their config
+    from before the first launch, or unloaded. (Loading them without a config would change nothing,
+    since Triton sees unchanged files.) Until then a file beside the log has the initial configs, so
+    that the next launch after a kill restores them.
 
     Attributes:
-        files: Each model's config in the repository, by name.
+        endpoints: Endpoints of the server.
+        models: Names of the run's models, parts before parents.
+        load_timeout_s: Timeout for loading a model, in seconds.
+        files: The config of each model in the repository, by name.
     """
 
     endpoints: Endpoints
     models: tuple[str, ...]
     load_timeout_s: float = 120.0
     files: Mapping[str, ModelConfig] = field(default_factory=dict, compare=False, repr=False)
-    #: What each model ran with when it was found; None: it was not loaded.
+    #: Initial config of each model; None: the model was not loaded.
     _initial: dict[str, str | None] = field(default_factory=dict, init=False, repr=False)
-    #: Why a model could not be put back.
+    #: Why a model could not be restored, by name.
     _lost: dict[str, str] = field(default_factory=dict, init=False, repr=False)
     restartable: ClassVar[bool] = False
     place: ClassVar[Place] = Place.ELSEWHERE
@@ -151,7 +154,7 @@ class RemoteLauncher:
         return ()
 
     def version(self) -> str:
-        """What the server reports: its version, GPUs and memory; its image is not known."""
+        """The server's version and memory sizes; its image is not known."""
         check(self.endpoints)
         try:
             with Control(self.endpoints) as control:
@@ -166,7 +169,7 @@ class RemoteLauncher:
         return f"{version}, remote; GiB of memory: {', '.join(by_kind)}"
 
     def check_backends(self, models: Sequence[ModelFiles]) -> str:
-        """By the repository index, which knows no backend before a model was loaded with it."""
+        """Checks by the repository index, which shows a missing backend only after a load."""
         with Control(self.endpoints, _TIMEOUT_S) as control:
             index = [*control.index()]
         open_yet = []
@@ -177,7 +180,7 @@ class RemoteLauncher:
                     f"the server at {self.endpoints.grpc} has no model {files.model!r} in its "
                     "repository",
                     did_you_mean(files.model, {entry.name for entry in index})
-                    or "put the model's directory there too: a run loads it with other configs",
+                    or "copy the model's directory there: a run loads it with other configs",
                 )
             reasons = [entry.reason for entry in entries if meaning(entry.reason) == NO_BACKEND]
             if reasons:
@@ -210,7 +213,7 @@ class RemoteLauncher:
             )
         check(self.endpoints)
         kept = log.with_name(INITIAL_CONFIGS)
-        if not self._initial:  # once something was tried, what runs now may be a candidate
+        if not self._initial:  # only once: later, the running configs may be a candidate's
             self._initial.update(self._kept(kept) if os.path.lexists(kept) else self._running())
         write_json(kept, self._initial)
         try:
@@ -230,7 +233,7 @@ class RemoteLauncher:
             if unknown := unknown_fields(config):
                 raise EnvironmentNotReadyError(
                     f"{model} runs at {self.endpoints.grpc} with {listed(unknown)}, which the "
-                    "installed tritonclient does not know: it could not be put back",
+                    "installed tritonclient does not know: it could not be restored",
                     newer_client(),
                 )
         return {m: to_load_json(running[m]) if there else None for m, there in loaded.items()}
@@ -252,22 +255,22 @@ class RemoteLauncher:
                 configs[model] = config
         except (*_UNREADABLE, json_format.ParseError) as error:
             raise EnvironmentNotReadyError(
-                f"{path}, what the server ran before tune was killed, cannot be read: {error}",
-                "put the server back by hand, then remove that file",
+                f"cannot read {path}, the configs before tune was killed: {error}",
+                "restore the server's models by hand, then remove that file",
             ) from error
         return configs
 
     def refuse_left_otherwise(self) -> None:
-        """Returns if every model is as it was found; to be asked at the end.
+        """Checks, at the end, that every model was restored.
 
         Raises:
-            EnvironmentNotReadyError: One could not be put back; with each and the reason.
+            EnvironmentNotReadyError: A model was not restored; lists each with the reason.
         """
         if self._lost:
             lost = "; ".join(f"{model}: {reason}" for model, reason in self._lost.items())
             raise EnvironmentNotReadyError(
-                f"the server at {self.endpoints.grpc} is not as it was found: {lost}",
-                "once it answers, `tune rollback RUN` puts it back; what was measured is kept",
+                f"the models of the server at {self.endpoints.grpc} were not restored: {lost}",
+                "once it answers, `tune rollback RUN` restores them; all measurements are kept",
             )
 
     def _put_back(self, model: str, config_json: str | None) -> None:

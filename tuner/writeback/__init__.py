@@ -1,7 +1,7 @@
-"""Puts a winner's configs into the model repository, and takes them back.
+"""Writes a winner's configs into the model repository, and undoes such writes.
 
-The only package that changes a repository: docs/architecture.md, Writing back. It leaves hidden
-plain files: a journal in the repository, and the backups next to `config.pbtxt`. Triton takes
-every directory of a repository for a model, dotted or not, and warns of every directory of a model
-that is not a version; files are ignored, in all model control modes.
+No other package changes a repository: docs/architecture.md, Writing back. It leaves hidden regular
+files: a journal in the repository, and the backups next to `config.pbtxt`. Triton takes every
+directory in a repository for a model, even a hidden one, and warns of every directory in a model
+that is not a version; it ignores files, in all model control modes.
 """

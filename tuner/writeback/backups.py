@@ -1,4 +1,4 @@
-"""Copies of the configs that were replaced, each beside its config and named by its content."""
+"""Copies of replaced configs, each beside its config and named by the hash of its content."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tuner.writeback.files import (
 )
 from tuner.writeback.journal import Action, FileChange
 
-#: Backups of configs that tune wrote, at least.
+#: Number of backups of tune's own writes that always remain.
 KEPT = 20
 
 
@@ -24,7 +24,7 @@ def backup_of(config: Path, sha256: str) -> Path:
 
 
 def keep_backup(config: Path, content: bytes) -> Path:
-    """Stores a backup, as private as the config is now, and gives its path."""
+    """Stores a backup with the current permissions of the config; returns its path."""
     path = backup_of(config, sha256_of_bytes(content))
     replace_file(path, content, like=config)
     return path
@@ -34,7 +34,7 @@ def read_backup(config: Path, sha256: str) -> bytes:
     """The content with this hash.
 
     Raises:
-        EnvironmentNotReadyError: It is missing or damaged.
+        EnvironmentNotReadyError: The backup is missing or damaged.
     """
     path = backup_of(config, sha256)
     with explained(config):
@@ -42,16 +42,16 @@ def read_backup(config: Path, sha256: str) -> bytes:
     if content is None or sha256_of_bytes(content) != sha256:
         raise EnvironmentNotReadyError(
             f"the backup {path} is missing or damaged; nothing was written",
-            "restore the config by hand: the run's manifest.json holds it as config_text",
+            "restore the config by hand: its text is config_text in the run's manifest.json",
         )
     return content
 
 
 def prune_backups(config: Path, newest_first: Sequence[tuple[Action, FileChange]]) -> None:
-    """Removes backups of what tune wrote that are older than the newest `KEPT`.
+    """Removes backups of tune's own writes that are older than the newest `KEPT`.
 
-    What anybody else wrote stays, the first config above all. The write is done by now, so this
-    may fail.
+    Backups of anybody else's files stay, above all that of the first config. The write is complete
+    by now, so a failure is ignored.
     """
     hashes = ((c.sha256_before, c.sha256_after) for _, c in newest_first)
     newest = (sha256 for pair in hashes for sha256 in pair if sha256)
@@ -64,7 +64,7 @@ def prune_backups(config: Path, newest_first: Sequence[tuple[Action, FileChange]
 
 
 def _written_by_tune(newest_first: Sequence[tuple[Action, FileChange]]) -> set[str]:
-    """Hashes of winners, without those of configs that were there before tune wrote them."""
+    """Hashes of winners, without those of configs that existed before tune wrote them."""
     ours: set[str | None] = set()
     foreign: set[str | None] = {None}
     for action, change in reversed(newest_first):
@@ -74,7 +74,7 @@ def _written_by_tune(newest_first: Sequence[tuple[Action, FileChange]]) -> set[s
 
 
 def like_of(config: Path, content: bytes | None) -> Path:
-    """What a restored file is like: the one that is there, else the backup of its content."""
+    """The file whose permissions a restored file gets: the current one, else the backup."""
     if config.exists() or content is None:
         return config
     return backup_of(config, sha256_of_bytes(content))

@@ -1,4 +1,4 @@
-"""Replacing and removing a file so that a crash leaves the old file or the new one."""
+"""Replaces and removes files so that a crash leaves the old file or the complete new one."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from pathlib import Path
 from tuner.errors import EnvironmentNotReadyError
 from tuner.writing import sync_directory
 
-#: A file system without extended attributes says so by one of these, as shutil takes it too.
+#: Errors of file systems without extended attributes; shutil ignores the same.
 _NO_XATTR = {errno.ENOTSUP, errno.ENOSYS, errno.ENODATA, errno.EINVAL}
-#: Only root may give a file away, and some file systems know no owners.
+#: Errors of a change of owner: only root may do that, and some file systems have no owners.
 _NOT_MINE_TO_GIVE = {errno.EPERM, errno.EACCES, errno.EINVAL, errno.ENOTSUP, errno.ENOSYS}
 
 
 def keep_ownership(source: Path, descriptor: int) -> list[str]:
-    """Makes the open file like ``source``, as far as this user may.
+    """Gives the open file the owner, mode and attributes of ``source``, as far as allowed.
 
     Returns:
         What could not be kept, one sentence each.
@@ -31,16 +31,16 @@ def keep_ownership(source: Path, descriptor: int) -> list[str]:
     """
     status = source.stat()
     notes = _chown(descriptor, status)
-    mode = status.st_mode & (0o777 if notes else 0o7777)  # another owner's set-id is not ours
+    mode = status.st_mode & (0o777 if notes else 0o7777)  # no set-id bits for another owner
     if os.fstat(descriptor).st_gid != status.st_gid:
-        mode &= ~0o070 | (mode & 0o007) << 3  # another group gets no more than all others had
+        mode &= ~0o070 | (mode & 0o007) << 3  # another group gets the rights of all others only
     notes += _copy_xattr(source, descriptor)  # before the mode, which may forbid it
-    os.fchmod(descriptor, mode)  # after the owner: chown drops set-id bits
+    os.fchmod(descriptor, mode)  # after the owner: chown clears set-id bits
     return notes
 
 
 def _chown(descriptor: int, wanted: os.stat_result) -> list[str]:
-    """The owner, else the group alone, else neither."""
+    """Sets owner and group, else the group only, else neither; what could not be kept."""
     for uid, gid in ((wanted.st_uid, wanted.st_gid), (-1, wanted.st_gid)):
         mine = os.fstat(descriptor)
         if (mine.st_uid, mine.st_gid) == (wanted.st_uid, wanted.st_gid):
@@ -65,7 +65,7 @@ def _name(uid: int) -> str:
 
 
 def _copy_xattr(source: Path, descriptor: int) -> list[str]:
-    """Access control lists among them. Gives what could not be kept, of what users may set."""
+    """Copies extended attributes, including access control lists; what could not be kept."""
     try:
         names = os.listxattr(source)
     except OSError as error:
@@ -83,7 +83,7 @@ def _copy_xattr(source: Path, descriptor: int) -> list[str]:
 
 
 def read_plain(path: Path) -> bytes | None:
-    """Content of a file of tune's own; ``None`` where there is none, or no plain file."""
+    """Content of a file of tune; ``None`` if it does not exist, or is not a regular file."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError as error:
@@ -125,21 +125,23 @@ def replace_file(path: Path, content: bytes, like: Path) -> list[str]:
 
 
 def stage_file(path: Path, content: bytes, like: Path) -> list[str]:
-    """Fills and syncs a new file next to ``path``, for `rename_staged` to put in its place.
+    """Writes and syncs a new file next to ``path``; `rename_staged` then replaces ``path`` with it.
 
-    The caller holds the lock, so the temporary name may be fixed, and what a killed process left
-    behind is overwritten. The name starts with a dot and is gone within milliseconds, since any
-    file in a model's directory counts as a change of the model.
+    The caller has the lock, so the temporary name may be fixed, and a killed process's file is
+    overwritten. The name starts with a dot and exists for milliseconds only, since any file in a
+    model's directory counts as a change of the model.
 
     Args:
-        like: Permissions, owner and extended attributes are this file's; ordinary ones when
-            there is no such file.
+        path: The file to be replaced.
+        content: The new content.
+        like: A file with the wanted permissions, owner and extended attributes; defaults apply if
+            it does not exist.
 
     Returns:
-        Which of them could not be kept, one sentence each.
+        Which of these could not be kept, one sentence each.
 
     Raises:
-        OSError: Nothing is left of the new file.
+        OSError: The new file could not be written, and is removed.
     """
     temporary = _temporary(path)
     try:
@@ -159,7 +161,7 @@ def stage_file(path: Path, content: bytes, like: Path) -> list[str]:
 
 
 def rename_staged(path: Path) -> None:
-    """Puts the staged file in the place of ``path`` for good (synced).
+    """Replaces ``path`` with the staged file, and syncs.
 
     Links are not followed: a link at ``path`` is replaced.
     """
@@ -168,7 +170,7 @@ def rename_staged(path: Path) -> None:
 
 
 def drop_staged(path: Path) -> None:
-    """Removes a staged file, if there is one; it would be overwritten, so this may fail."""
+    """Removes a staged file, if any; ignores failures, since a later write overwrites the file."""
     with contextlib.suppress(OSError):
         _temporary(path).unlink()
 
@@ -178,23 +180,23 @@ def _temporary(path: Path) -> Path:
 
 
 def remove_file(path: Path) -> None:
-    """Removes ``path`` for good (synced)."""
+    """Removes ``path``, and syncs."""
     path.unlink()
     sync_directory(path.parent)
 
 
 def write_all(descriptor: int, content: bytes) -> None:
-    """One call of the system may take less than it was given."""
+    """Writes all bytes; a single system call may write only some of them."""
     left = memoryview(content)
     while left:
         left = left[os.write(descriptor, left) :]
 
 
 def refuse_unwritable(directory: Path) -> None:
-    """Returns if a file could be made in a directory; changes nothing.
+    """Checks that a file can be created in a directory; changes nothing.
 
     Raises:
-        OSError: It could not.
+        OSError: It cannot.
     """
     if not os.access(directory, os.W_OK | os.X_OK):
         read_only = os.statvfs(directory).f_flag & os.ST_RDONLY
@@ -204,12 +206,12 @@ def refuse_unwritable(directory: Path) -> None:
 
 @contextlib.contextmanager
 def explained(path: Path) -> Iterator[None]:
-    """Turns an operating system error while writing ``path`` into one that says what to do."""
+    """Converts an operating system error while writing ``path`` into one with advice."""
     try:
         yield
     except OSError as error:
         raise EnvironmentNotReadyError(
             f"cannot write {path}: {error.strerror or error}",
             f"make {path.parent} writable for this user with space left, then try again; "
-            "a winner's config is in its run's best/ too",
+            "a winner's config is also in its run's best/",
         ) from error

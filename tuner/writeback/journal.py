@@ -1,4 +1,4 @@
-"""What was written to the configs of a repository and what it replaced; also the lock around it."""
+"""The journal of writes to the configs of a repository; it also is the repository's lock."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ _Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 
 
 def journal_of(repository: Path) -> Path:
-    """A plain file: Triton would take a directory for a model."""
+    """The path of the journal, a regular file: Triton would take a directory for a model."""
     return repository.resolve() / ".tune.journal"
 
 
 class Action(Enum):
-    """What an entry records; DONE and UNDONE end the write or rollback before them."""
+    """What an entry records; DONE and UNDONE end the preceding write or rollback."""
 
     APPLY = "apply"
     ROLLBACK = "rollback"
@@ -50,13 +50,13 @@ class Action(Enum):
 def _config_path(path: str) -> str:
     model, _, config = path.partition("/")
     if not (is_model_name(model) and CONFIG_NAMES.fullmatch(config)):
-        raise ValueError("no config has such a path")
+        raise ValueError("it is not the path of a config")
     return path
 
 
 @dataclass(frozen=True)
 class FileChange:
-    """A file's part in a write; the path is relative to the repository, which may be moved."""
+    """One file of a write; the path is relative to the repository, which may be moved."""
 
     path: Annotated[str, AfterValidator(_config_path)]
     sha256_before: _Sha256 | None
@@ -69,10 +69,13 @@ class FileChange:
 
 @dataclass(frozen=True)
 class Entry(Facts):
-    """A write or a rollback, recorded before it happens, or the end of one.
+    """A write or a rollback, recorded before it happens, or its end.
 
     Attributes:
-        files: All that are replaced together; none in the entry of an end.
+        action: What the entry records.
+        at: Time in ISO 8601.
+        run_id: The run whose winner is written or taken back.
+        files: All files that are replaced together; empty in the entry of an end.
     """
 
     action: Action
@@ -90,8 +93,10 @@ class Entry(Facts):
 
     @classmethod
     def from_line(cls, line: bytes) -> Entry:
-        """Raises:
-        ValueError: tune did not write this line.
+        """Parses a line of the journal.
+
+        Raises:
+            ValueError: tune did not write this line.
         """
         try:
             entry = cls.from_json(json.loads(line))
@@ -107,14 +112,14 @@ class Entry(Facts):
 
 @dataclass(frozen=True)
 class Noted:
-    """A write or a rollback, and its end; ``None`` where a kill or a failure left it open."""
+    """A write or a rollback, and its end; ``None`` if a kill or a failure left it incomplete."""
 
     entry: Entry
     end: Action | None
 
 
 class Journal:
-    """An open, locked journal; made by `locked_journal` only."""
+    """An open, locked journal; only `locked_journal` makes one."""
 
     def __init__(self, path: Path, descriptor: int, notes: tuple[str, ...]) -> None:
         self.notes = notes
@@ -122,22 +127,22 @@ class Journal:
         self._descriptor = descriptor
 
     def newest_first(self) -> Iterator[Noted]:
-        """Reads it at once, and its entries as they are asked for.
+        """Reads the file at once, and parses entries on demand, newest first.
 
         Raises:
-            EnvironmentNotReadyError: It cannot be read, or an entry that is reached is damaged.
+            EnvironmentNotReadyError: The file cannot be read, or an entry is damaged.
         """
         with explained(self._path):
             content = self._content()
         return _newest_first(self._path, content)
 
     def note_end(self, entry: Entry, end: Action) -> None:
-        """It only matters should a file be changed by hand, so it may fail."""
+        """Records the end; ignores failures, since it only matters after changes by hand."""
         with contextlib.suppress(EnvironmentNotReadyError):
             self.append(replace(entry, action=end, files=()))
 
     def append(self, entry: Entry) -> None:
-        """Adds an entry, in place of one that a crash cut short, and waits until it is on disk."""
+        """Adds an entry, replaces an incomplete one, and waits until it is on disk."""
         with explained(self._path):
             os.ftruncate(self._descriptor, self._content().rfind(b"\n") + 1)
             write_all(self._descriptor, json.dumps(entry.to_json()).encode() + b"\n")
@@ -148,7 +153,7 @@ class Journal:
 
 
 def look(repository: Path) -> Iterator[Noted]:
-    """Reads the journal without its lock, as `Journal.newest_first`; empty where there is none."""
+    """Like `Journal.newest_first`, but without the lock; empty without a journal."""
     path = journal_of(repository)
     with explained(path):
         content = read_plain(path)
@@ -156,7 +161,7 @@ def look(repository: Path) -> Iterator[Noted]:
 
 
 def _newest_first(path: Path, content: bytes) -> Iterator[Noted]:
-    """What follows the last newline was cut short: it belongs to a write never begun."""
+    """Entries; text after the last newline is incomplete and belongs to a write never begun."""
     lines = content.split(b"\n")[:-1]
     end = None
     for number in range(len(lines), 0, -1):
@@ -165,7 +170,7 @@ def _newest_first(path: Path, content: bytes) -> Iterator[Noted]:
         except ValueError as error:
             raise EnvironmentNotReadyError(
                 f"{path}:{number}: the journal is damaged ({error}); nothing was written",
-                "put the config back by hand: its backups are next to it, as "
+                "restore the config by hand: its backups are next to it, as "
                 ".config.pbtxt.tune.*.bak; then move the journal away",
             ) from None
         if not entry.files:
@@ -177,9 +182,9 @@ def _newest_first(path: Path, content: bytes) -> Iterator[Noted]:
 
 @contextlib.contextmanager
 def locked_journal(repository: Path) -> Iterator[Journal]:
-    """The journal of a repository, locked against every other tune until the context is left.
+    """The journal of a repository, locked against every other tune inside the context.
 
-    The lock is the journal's own, so it vanishes with the process that holds it.
+    The lock is on the journal file, so it ends with the process that has it.
 
     Raises:
         EnvironmentNotReadyError: The repository is not writable, or another process has the lock.
@@ -196,14 +201,14 @@ def locked_journal(repository: Path) -> Iterator[Journal]:
 
 
 def _opened(path: Path) -> int:
-    """Refuses a link or a pipe of this name, which another user may have created."""
+    """Opens the file; refuses a link or a pipe, which another user may have created."""
     flags = os.O_RDWR | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK
     try:
         descriptor = os.open(path, flags | os.O_CREAT | os.O_EXCL, 0o600)
     except FileExistsError:
         return _existing(path, flags)
     try:
-        keep_ownership(path.parent, descriptor)  # who may use the repository may use its journal
+        keep_ownership(path.parent, descriptor)  # users of the repository may use its journal
         os.fchmod(descriptor, os.fstat(descriptor).st_mode & 0o664)
         sync_directory(path.parent)
     except BaseException:
@@ -228,10 +233,10 @@ def _existing(path: Path, flags: int) -> int:
 
 
 def refuse_unwritable_journal(repository: Path) -> None:
-    """Returns if the journal could be opened, or made; changes nothing.
+    """Checks that the journal can be opened, or created; changes nothing.
 
     Raises:
-        EnvironmentNotReadyError: It could not.
+        EnvironmentNotReadyError: It cannot.
     """
     path = journal_of(repository)
     with explained(path):
@@ -256,7 +261,7 @@ def _no_journal(path: Path) -> EnvironmentNotReadyError:
 
 
 def _lock(descriptor: int, repository: Path) -> tuple[str, ...]:
-    """What to say of it."""
+    """Locks the journal; returns notes for the user."""
     state = lock(descriptor)
     if state is Lock.BUSY:
         raise EnvironmentNotReadyError(

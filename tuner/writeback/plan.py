@@ -1,4 +1,4 @@
-"""What is to be written, which files it replaces, and how that is carried out (`apply`)."""
+"""The plan of a write: which files get which content. `writeback.apply` carries it out."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from tuner.errors import SpecError, StalePlanError, TunerError
+from tuner.errors import SpecError, TunerError
 from tuner.load.probes.warmup import propose
 from tuner.modelconfig.base import Base
 from tuner.modelconfig.edit import edit, unified_diff
@@ -24,36 +24,25 @@ from tuner.spec.labels import of_label
 from tuner.spec.mistakes import listed
 from tuner.spec.model import Spec
 from tuner.writeback.files import read_plain, sha256_of_bytes, sha256_or_none
-from tuner.writeback.journal import Action
-from tuner.writeback.repository import (
-    OpenRepository,
-    open_repository,
-    refuse_unwritable_files,
-    repair,
-)
-from tuner.writeback.target import (
-    Target,
-    Written,
-    WrittenFile,
-    is_config_of,
-    replaced,
-    target_of,
-    unchanged,
-)
-from tuner.writeback.transaction import Replacement, commit
+from tuner.writeback.target import is_config_of
 
 
 def sha256_of(text: str, encoding: str = UTF_8) -> str:
-    """SHA-256 of a config's text as it is on disk, in hex."""
+    """SHA-256 of a config's text as stored on disk, in hex."""
     return sha256_of_bytes(encode(text, encoding))
 
 
 @dataclass(frozen=True)
 class FilePlan:
-    """One replacement of one config; where before and after are the same, a file to watch.
+    """The replacement of one config; with equal texts, a file to watch.
 
     Attributes:
-        sha256_before: Of the file the run read; ``None`` when there was none (auto-complete).
+        model: Name of the model.
+        path: Path of the config.
+        sha256_before: Hash of the file that the run read; ``None`` without a file (auto-complete).
+        text_before: Content of that file; ``None`` without a file.
+        text_after: The new content.
+        encoding: Encoding of the file.
     """
 
     model: str
@@ -85,9 +74,10 @@ class WritePlan:
     """The configs of one winner, written together or not at all.
 
     Attributes:
-        files: At least one; all of one repository.
-        server_args: Server arguments the winner needs; they cannot be written to a file.
-        environment: Variables of the server's environment, likewise.
+        files: At least one; all in one repository.
+        run_id: The run with the winner.
+        server_args: Server arguments of the winner; they cannot be written to a config.
+        environment: Variables of the server's environment; likewise.
     """
 
     files: tuple[FilePlan, ...]
@@ -106,11 +96,12 @@ def plan_from_run(
     """The plan to write a run's winner.
 
     Args:
-        result: None where the run left none.
-        repository: Another one than the run read, e.g. where it moved.
+        manifest: The manifest of the run.
+        result: The result of the run; None if it left none.
+        repository: A repository to use in place of the run's, for instance after a move.
 
     Raises:
-        SpecError: The run has no config to write, or contradicts itself.
+        SpecError: The run has no config to write, or its files contradict each other.
     """
     if result is None or result.winner is None or not result.models:
         ended = "left no result" if result is None else f"ended as {result.status.value}"
@@ -135,12 +126,16 @@ def plan_by_load(
     user_spec: Callable[[], Spec],
     repository: Path | None = None,
 ) -> WritePlan:
-    """The plan to write configs beside a config.pbtxt, as `configs/NAME.pbtxt`, by NAME.
+    """The plan to write configs beside a config.pbtxt, as `configs/NAME.pbtxt`.
 
-    ``repository`` as in `plan_from_run`, ``user_spec`` as in `refuse_forged`.
+    Args:
+        manifest: The manifest of the run.
+        configs: The configs by NAME.
+        user_spec: As in `refuse_forged`.
+        repository: As in `plan_from_run`.
 
     Raises:
-        SpecError: A config sets code that the user's spec does not search.
+        SpecError: A config selects code that the user's spec does not search.
     """
     files = list[FilePlan]()
     for name, candidate in configs.items():
@@ -158,11 +153,16 @@ def plan_by_load(
 
 
 def refuse_forged(manifest: Manifest, result: Result, user_spec: Callable[[], Spec]) -> None:
-    """``user_spec`` reads a spec of the user, where the winner has a field that may choose code.
+    """Refuses a winner that its run cannot have made.
+
+    Args:
+        manifest: The manifest of the run.
+        result: The result of the run.
+        user_spec: Reads a spec of the user; called if the winner has a field that selects code.
 
     Raises:
-        SpecError: Another config, or other arguments, than the winner's fields make of what was
-            read; or code that the user's spec does not search.
+        SpecError: The config or the arguments differ from those that the winner's fields give with
+            the configs that the run read; or they select code that the user's spec does not search.
     """
     assert result.winner is not None
     winner, after = result.winner.candidate, _texts_after(result)
@@ -175,14 +175,14 @@ def refuse_forged(manifest: Manifest, result: Result, user_spec: Callable[[], Sp
     except (LookupError, TypeError, ValueError, TunerError):
         same = False
     if not same:
-        raise _refusal(manifest, "its winner's config is not the one it read with its fields")
+        raise _refusal(manifest, "the winner's config does not follow from its fields")
     _refuse_strange_code(winner, user_spec)
 
 
 def _made(
     manifest: Manifest, result: Result, winner: Candidate, labels: Sequence[str]
 ) -> dict[str, str]:
-    """The configs of a winner, by label, as its run draws them up, comments included."""
+    """The configs of a winner, by label, as its run makes them, comments included."""
     read = {label: manifest.models[label] for label in labels}
     before = {label: config.text for label, config in read.items()}
     edited = {label: text_with(config, winner.of(label)) for label, config in read.items()}
@@ -195,8 +195,8 @@ def _made(
 
 def _refuse_strange_code(winner: Candidate, user_spec: Callable[[], Spec]) -> None:
     code = {knob: v for knob, v in winner.fields.items() if may_choose_code(knob.path)}
-    text = f"the winner sets {listed(code)}, which may say what code a model runs"
-    hint = "if you want that, name a spec of yours that searches it: tune apply RUN SPEC"
+    text = f"the winner sets {listed(code)}, which can select the code that a model runs"
+    hint = "to allow that, name a spec of yours that searches it: tune apply RUN SPEC"
     try:
         models = user_spec().models if code else {}
     except SpecError as error:
@@ -216,7 +216,7 @@ def _refusal(manifest: Manifest, wrong: str) -> SpecError:
 
 
 def text_with(config: KeptConfig, fields: Mapping[str, FieldValue]) -> str:
-    """The config that a run read with what its winner needs, as the run draws it up."""
+    """The config that a run read, with the winner's changes."""
     base = Base.of_file(parse(config.text))
     if config.completed is not None:
         completed, overridden = parse(config.completed), frozenset(config.overridden)
@@ -231,9 +231,9 @@ def _texts_after(result: Result) -> dict[str, str]:
 def file_plans(
     config: KeptConfig, text_after: str, repository: Path | None = None
 ) -> Iterator[FilePlan]:
-    """What is written for a model; a file that was read and is none of that is only watched.
+    """The replacements for a model; a file that was read but is not written is only watched.
 
-    ``repository`` as in `plan_from_run`.
+    ``repository``: as in `plan_from_run`.
     """
     read = Path(config.path)
     there = directory_of(read) if repository is None else repository / config.name
@@ -250,13 +250,13 @@ def file_plans(
 
 
 def _mistakes(manifest: Manifest, result: Result, repository: Path | None) -> Iterator[str]:
-    """Contradictions in a run, which another user may have forged to get a file written."""
+    """Contradictions in a run, which another user may have forged to have a file written."""
     if result.model != manifest.name:
         yield f"its result is about the model {result.model!r}, not {manifest.name!r}"
     texts = _texts_after(result)
     for label, text in texts.items():
         if label not in manifest.models:
-            yield f"its winner has a config of {label!r}, and it read none"
+            yield f"its winner has a config of {label!r}, but it read none"
             return
         config = manifest.models[label]
         for file in file_plans(config, text, repository):
@@ -266,7 +266,7 @@ def _mistakes(manifest: Manifest, result: Result, repository: Path | None) -> It
     stated = {file.sha256_after for file in result.written.files} if result.written else set()
     after = {sha256_of(text, manifest.models[label].encoding) for label, text in texts.items()}
     if stated - after - {None}:
-        yield "its winner's config is not the one whose hash it states"
+        yield "its winner's config does not match its hash"
 
 
 def _mistakes_of(config: KeptConfig, text_after: str, of: str) -> Iterator[str]:
@@ -276,13 +276,13 @@ def _mistakes_of(config: KeptConfig, text_after: str, of: str) -> Iterator[str]:
         if (mistake := _mistake(text, config.encoding)) is not None:
             yield f"{what} is not a config: {mistake}"
     if config.sha256 is not None and sha256_of(config.text, config.encoding) != config.sha256:
-        yield f"the config it read{of} is not the one whose hash it states"
+        yield f"the config it read{of} does not match its hash"
     if config.sha256 is None and config.text:
-        yield "it holds the text of a config that it says was not there"
+        yield "it has the text of a config that, by its own account, did not exist"
 
 
 def _mistake(text: str, encoding: str) -> str | None:
-    """Why it is not a config."""
+    """Why the text is not a config; None if it is one."""
     try:
         encode(text, encoding)
     except SpecError as error:
@@ -291,94 +291,3 @@ def _mistake(text: str, encoding: str) -> str | None:
         return "it is not Unicode text"
     config = try_parse(text)
     return f"line {config.line}: {config.message}" if isinstance(config, ParseMistake) else None
-
-
-def apply(plan: WritePlan, *, through_links: bool = False, dry_run: bool = False) -> Written:
-    """Replaces the configs with the plan's, all or none, and records how to undo that.
-
-    Args:
-        through_links: Also where a config is a link to a file outside the repository.
-        dry_run: Change nothing, and tell what would be done.
-
-    Raises:
-        StalePlanError: A file is neither the one the run read nor the winner itself.
-        EnvironmentNotReadyError: A directory cannot be written, another tune writes to it, or
-            a file lies outside the repository.
-        SpecError: The plan is about something else than configs of models.
-    """
-    parts = _parts_of(plan, through_links=through_links)
-    if dry_run:
-        expected = [_would_be(plan, *part) for part in parts]
-        if any(file.changes for file, _ in parts):
-            changed = [t for (_, t), file in zip(parts, expected, strict=True) if file.changed]
-            refuse_unwritable_files(plan.repository, changed)
-        return Written(tuple(expected), plan.run_id)
-    repaired = repair(plan.repository, through_links=through_links)
-    notes = () if repaired is None else repaired.all_notes
-    # Before anything is created; again below, where nobody else can write.
-    for file, target in parts:
-        _refuse_stale(plan, file, target.read())
-    done: dict[Path, WrittenFile] = {}
-    if any(file.changes for file, _ in parts):
-        with open_repository(plan.repository, through_links=through_links) as opened:
-            done = _write(plan, parts, opened)
-            notes = (*notes, *opened.journal.notes)
-    about = [part for part in parts if part[0].changes] or parts
-    files = [done.get(t.real) or unchanged(t, file.sha256_after) for file, t in about]
-    files.sort(key=lambda file: not file.changed)
-    return Written(tuple(files), plan.run_id, notes)
-
-
-def _write(
-    plan: WritePlan, parts: Sequence[tuple[FilePlan, Target]], opened: OpenRepository
-) -> dict[Path, WrittenFile]:
-    """What was written, by the file behind its links."""
-    states = [(file, opened.find(target)) for file, target in parts]
-    for file, there in states:
-        _refuse_stale(plan, file, there.content)
-    to_write = {there.target.real: (file, there) for file, there in states if file.changes}
-    replacements = [
-        Replacement(there, file.content_after, like=there.target.real)
-        for file, there in to_write.values()
-        if there.content != file.content_after
-    ]
-    return {f.real: f for f in commit(opened, replacements, Action.APPLY, plan.run_id)}
-
-
-def _parts_of(plan: WritePlan, *, through_links: bool) -> list[tuple[FilePlan, Target]]:
-    """Each file of a plan, and where it really is; two models may have one."""
-    parts = []
-    first: dict[Path, FilePlan] = {}
-    for file in plan.files:
-        target = target_of(file.path, file.model, through_links=through_links)
-        parts.append((file, target))
-        other = first.setdefault(target.real, file)
-        if other.content_after != file.content_after:
-            raise SpecError(
-                f"{other.path} and {file.path} are the same file, but the winner has a different "
-                "config for each; nothing was written",
-                "give each model a separate file",
-            )
-    return parts
-
-
-def _would_be(plan: WritePlan, file: FilePlan, target: Target) -> WrittenFile:
-    content = target.read()
-    _refuse_stale(plan, file, content)
-    if content == file.content_after or not file.changes:
-        return replace(unchanged(target, file.sha256_after), notes=target.notes)
-    return replaced(target, content, file.content_after, None)
-
-
-def _refuse_stale(plan: WritePlan, file: FilePlan, content: bytes | None) -> None:
-    sha256 = sha256_or_none(content)
-    if sha256 not in (file.sha256_before, file.sha256_after):
-        raise StalePlanError(
-            f"{file.path} changed since run {plan.run_id} read it "
-            f"(then {_short(file.sha256_before)}, now {_short(sha256)}); nothing was written",
-            "run `tune run` again on the new file, or put the old one back and apply again",
-        )
-
-
-def _short(sha256: str | None) -> str:
-    return "no file" if sha256 is None else f"sha256 {sha256[:12]}"

@@ -1,8 +1,8 @@
-"""A repository open for writing: locked, without half-written files.
+"""A repository open for writing: locked, and without half-written files.
 
-Here alone is put right what a kill has left: a process that dies between two renames leaves a
-journal whose last write has no end. Whoever opens the repository next undoes that write, or
-finishes that rollback; either way all its files are then as before the winner was written.
+Only this module repairs what a kill left: a process that dies between two renames leaves a journal
+whose last write has no end. Whoever opens the repository next undoes that write, or completes that
+rollback; in both cases, all files are then as they were before the winner was written.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from tuner.writing import sync_directory
 
 @dataclass(frozen=True)
 class FileState:
-    """A config as it was found."""
+    """A config file as it is now."""
 
     target: Target
     content: bytes | None
@@ -55,7 +55,7 @@ class FileState:
 
 @dataclass(frozen=True)
 class Part:
-    """A file of an earlier write: as it is found, before the winner, and with the winner."""
+    """A file of an earlier write: its current state, and its hashes without and with the winner."""
 
     file: FileState
     old: str | None
@@ -70,14 +70,16 @@ class Part:
         return self.file.sha256 == self.new
 
     def old_content(self) -> bytes | None:
-        """Raises:
-        EnvironmentNotReadyError: The backup is missing or damaged.
+        """The content before the winner.
+
+        Raises:
+            EnvironmentNotReadyError: The backup is missing or damaged.
         """
         return None if self.old is None else read_backup(self.file.target.real, self.old)
 
 
 class WriteState(Enum):
-    """How the files of a write are found."""
+    """The state of the files of a write."""
 
     OLD = "all as before the winner"
     NEW = "all with the winner"
@@ -95,11 +97,13 @@ def state_of(parts: Sequence[Part]) -> WriteState:
 
 @dataclass(frozen=True)
 class OpenRepository:
-    """A repository that no other tune writes to; made by `open_repository` only.
+    """A repository that no other tune writes to; only `open_repository` makes one.
 
     Attributes:
-        through_links: Whether a config that is a link out of the repository is written.
-        repaired: What opening it has undone.
+        directory: The repository.
+        journal: Its locked journal.
+        through_links: Whether to write a config that is a link to a file outside the repository.
+        repaired: The incomplete write that was undone on opening; None without one.
     """
 
     directory: Path
@@ -108,21 +112,21 @@ class OpenRepository:
     repaired: Written | None = None
 
     def find(self, target: Target) -> FileState:
-        """The file as it stays until the repository is closed, unless an editor saves it."""
-        if not target.real.parent.exists():  # configs/
+        """The current file; only programs without the lock, such as editors, can change it."""
+        if not target.real.parent.exists():  # directory configs/
             with explained(target.path):
                 target.real.parent.mkdir(exist_ok=True)
                 sync_directory(directory_of(target.path))
         with explained(target.path):
-            drop_staged(target.real)  # a killed process may have left it
+            drop_staged(target.real)  # a killed process may have left one
             return FileState(target, target.read())
 
     def parts(self, entry: Entry, changes: Sequence[FileChange]) -> list[Part]:
-        """Those files of an entry.
+        """The state of these files of an entry.
 
         Raises:
-            EnvironmentNotReadyError: One is not there, or lies outside the repository.
-            SpecError: One is not a config.
+            EnvironmentNotReadyError: A file does not exist, or is outside the repository.
+            SpecError: A file is not a config.
         """
         states = [
             self.find(change_target(self.directory, change, through_links=self.through_links))
@@ -141,7 +145,7 @@ def _part(file: FileState, entry: Entry, change: FileChange) -> Part:
 
 
 def missing(repository: Path, entry: Entry) -> set[str]:
-    """Models of an entry that were removed from the repository since."""
+    """Models of an entry that have been removed from the repository since."""
     return {c.model for c in entry.files if not (repository / c.model).is_dir()}
 
 
@@ -154,15 +158,17 @@ def open_repository(
     dry_run: bool = False,
     unrecorded: str = "",
 ) -> Iterator[OpenRepository]:
-    """Locks a repository against every other tune, and undoes the write that a kill cut short.
+    """Locks a repository against every other tune, and undoes a write that a kill interrupted.
 
-    It is harmless to repeat this, or to kill it.
+    Repeating this is harmless, and so is killing it.
 
     Args:
-        force: Also where a file of that write was changed since.
-        dry_run: Change nothing, and tell what would be done.
-        unrecorded: A run that has no record of having written. If the last write is its, that was
-            cut short too.
+        directory: The repository.
+        through_links: Also write a config that is a link to a file outside the repository.
+        force: Undo the write even if one of its files was changed since.
+        dry_run: Change nothing, and return what would be done.
+        unrecorded: Id of a run without a record of its write. If the last write is that run's, it
+            also counts as interrupted.
 
     Raises:
         StalePlanError: One of the files was changed since, and ``force`` is not set.
@@ -180,7 +186,7 @@ def open_repository(
 
 
 def repair(directory: Path, *, through_links: bool = False, unrecorded: str = "") -> Written | None:
-    """Opens a repository that may have half-written files, and returns what was undone.
+    """Opens a repository that may have half-written files; returns what was undone.
 
     Arguments and errors are those of `open_repository`.
     """
@@ -191,7 +197,7 @@ def repair(directory: Path, *, through_links: bool = False, unrecorded: str = ""
 
 
 def refuse_unwritable_files(repository: Path, targets: Iterable[Target]) -> None:
-    """Returns if a write of these configs could begin; changes nothing.
+    """Checks that a write of these configs could start; changes nothing.
 
     Raises:
         EnvironmentNotReadyError: The repository's journal or a config's directory is not writable.
@@ -199,7 +205,7 @@ def refuse_unwritable_files(repository: Path, targets: Iterable[Target]) -> None
     refuse_unwritable_journal(repository)
     for target in targets:
         with explained(target.path):
-            there = target.real.parent  # configs/ may be yet to be made
+            there = target.real.parent  # configs/ may not exist yet
             refuse_unwritable(there if there.exists() else there.parent)
 
 
@@ -221,8 +227,8 @@ def unwritable(repository: Path, models: Iterable[ModelFiles]) -> EnvironmentNot
 
 
 def half_written(directory: Path, model: str | None = None) -> EnvironmentNotReadyError | None:
-    """The error about a write that a kill cut short (of ``model`` if given); changes nothing."""
-    with contextlib.suppress(OSError, RuntimeError, TunerError):  # reported by the reader
+    """The error about a write that a kill interrupted (of ``model`` if given); changes nothing."""
+    with contextlib.suppress(OSError, RuntimeError, TunerError):  # whoever reads them reports them
         entry = _in_doubt(look(directory))
         if entry is None or missing(directory, entry):
             return None
@@ -237,9 +243,9 @@ def half_written(directory: Path, model: str | None = None) -> EnvironmentNotRea
         new = sorted(c.model for c, part in zip(entry.files, parts, strict=True) if part.is_new)
         undo = ["tune", "rollback", new[0], "--repository", str(directory)]
         return EnvironmentNotReadyError(
-            f"the write of run {entry.run_id} on {entry.at} was cut short: of "
+            f"the write of run {entry.run_id} on {entry.at} was interrupted: of "
             f"{listed(models)} in {directory}, only {listed(new)} with the winner",
-            f"put back what was there before: {shlex.join(undo)}",
+            f"restore the files from before the write: {shlex.join(undo)}",
         )
     return None
 
@@ -270,7 +276,7 @@ def _repair(
     if state is WriteState.HALF:
         written = _put_back(opened, entry, parts, force=force, dry_run=dry_run)
         state = WriteState.OLD
-    # Where files are somebody's by now, it remains open whether they ever were the winner's.
+    # If files were changed by hand, it stays unknown whether they ever were the winner's.
     if state is not WriteState.CHANGED and not dry_run:
         made = (state is WriteState.NEW) is (entry.action is Action.APPLY)
         opened.journal.note_end(entry, Action.DONE if made else Action.UNDONE)
@@ -280,16 +286,16 @@ def _repair(
 def _put_back(
     opened: OpenRepository, entry: Entry, parts: Sequence[Part], *, force: bool, dry_run: bool
 ) -> Written:
-    """Adds no entry: the entry of the write has no end until all files are restored."""
+    """Restores files; adds no entry, as the write's entry has no end until all are restored."""
     changed = [part.file.target.path for part in parts if not (part.is_old or part.is_new)]
     if changed and not force:
         raise StalePlanError(
-            f"the write of run {entry.run_id} on {entry.at} was cut short, and {changed[0]} was "
+            f"the write of run {entry.run_id} on {entry.at} was interrupted, and {changed[0]} was "
             "changed since; nothing was restored",
-            "look at the file; `tune rollback --force` puts back all files of that write and "
+            "look at the file; `tune rollback --force` restores all files of that write and "
             "keeps a copy",
         )
-    for change in entry.files:  # refused where one leads out of the repository
+    for change in entry.files:  # refuses files outside the repository
         change_target(opened.directory, change, through_links=opened.through_links)
     old = [part.old_content() for part in parts]
     backups = [None if part.is_old or dry_run else keep(part.file) for part in parts]
@@ -297,7 +303,7 @@ def _put_back(
         _restored(part, content, backup, dry_run=dry_run)
         for part, content, backup in zip(parts, old, backups, strict=True)
     ]
-    note = f"the write of run {entry.run_id}, which was cut short, is undone"
+    note = f"the interrupted write of run {entry.run_id} is undone"
     return Written(tuple(files), entry.run_id, (note,))
 
 
@@ -313,21 +319,21 @@ def _restored(
 
 
 def keep(file: FileState) -> Path | None:
-    """Stores a backup of it, if there is a file."""
+    """Stores a backup of the file, if there is one."""
     with explained(file.target.path):
         return None if file.content is None else keep_backup(file.target.real, file.content)
 
 
 def put(file: FileState, wanted: bytes | None) -> None:
-    """Puts what is staged for a config in its place; removes the config for ``None``.
+    """Replaces a config with its staged file; removes the config for ``None``.
 
     Raises:
-        StalePlanError: Somebody who takes no lock, such as an editor, changed it meanwhile.
+        StalePlanError: A program without the lock, such as an editor, changed it meanwhile.
     """
     target = file.target
     if target.read() != file.content:
         raise StalePlanError(
-            f"{target.path} changed while it was about to be replaced; it was left as it is",
+            f"{target.path} changed just before its replacement; it was left as it is",
             "look at the file, then try again",
         )
     with explained(target.path):
@@ -338,7 +344,7 @@ def put(file: FileState, wanted: bytes | None) -> None:
 
 
 def restore(file: FileState, content: bytes | None) -> None:
-    """Gives a config its old content back; ``None`` removes it. Errors as of `put`."""
+    """Restores a config's old content; ``None`` removes the config. Errors as of `put`."""
     real = file.target.real
     try:
         if content is not None:

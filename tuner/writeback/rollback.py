@@ -1,4 +1,4 @@
-"""Takes a write back, on request."""
+"""Undoes a write on request."""
 
 from __future__ import annotations
 
@@ -33,17 +33,18 @@ def rollback(
 ) -> Written:
     """Restores, byte for byte, the config that the last `apply` replaced, and all it wrote with it.
 
-    Removes a file where there was none. Doing it twice is harmless: the second time nothing
-    changes (``changed`` is False). What is replaced is kept as a backup too. Of several files
-    all are restored, or none.
+    A file that did not exist before is removed. A repeated rollback changes nothing (``changed`` is
+    False). The replaced content is kept as a backup too. Of several files, all or none are
+    restored.
 
     Args:
-        model: The name of a model whose config was written, or of an ensemble of such models: then
-            the last write to one of its steps is meant, if its own config was never written.
-        run_id: The run whose write is meant; None: whichever was the last.
+        repository: The model repository.
+        model: Name of a model whose config was written, or of an ensemble of such models: then
+            the last write to one of its steps is undone, if its own config was never written.
+        run_id: The run whose write is undone; None: the last write.
         force: Restore even if a file was changed after the write.
-        through_links: Also where a config is a link to a file outside the repository.
-        dry_run: Change nothing, and tell what would be done.
+        through_links: Also write a config that is a link to a file outside the repository.
+        dry_run: Change nothing, and return what would be done.
 
     Raises:
         StalePlanError: A file was changed after the write, and ``force`` is not set; or the last
@@ -72,7 +73,7 @@ def rollback(
             raise StalePlanError(
                 f"the last write to {repository / change.path} is that of {entry.run_id}; "
                 "nothing was restored",
-                f"take that back first: tune rollback {entry.run_id}",
+                f"undo that one first: tune rollback {entry.run_id}",
             )
         back = _take_back(opened, entry, change, force=force, dry_run=dry_run)
         notes = (*opened.journal.notes, *(done.all_notes if done is not None else ()))
@@ -82,7 +83,7 @@ def rollback(
 def _history(
     opened: OpenRepository, config: Path, models: Collection[str]
 ) -> Iterator[tuple[Noted, FileChange]]:
-    """What was done to configs of these models, newest first; to ``own`` by any of its links."""
+    """Writes and rollbacks of these models' configs, or of ``config`` by any link; newest first."""
     real = os.path.realpath(config)
     for noted in opened.journal.newest_first():
         for change in noted.entry.files:
@@ -92,7 +93,7 @@ def _history(
 
 
 def _steps(repository: Path, model: str) -> set[str]:
-    """The models of an ensemble that are there."""
+    """The models of an ensemble that exist in the repository."""
     with contextlib.suppress(TunerError):
         return {step.name for step in read_served(repository, [model]).models.values()}
     return set()
@@ -101,13 +102,13 @@ def _steps(repository: Path, model: str) -> set[str]:
 def _last_made(
     repository: Path, history: Iterable[tuple[Noted, FileChange]], run_id: str | None
 ) -> tuple[Entry, FileChange]:
-    """The last write or rollback of a config; that of a run, where it is the last of one config.
+    """The last write or rollback of a config, or that of a run if it was the last of some config.
 
-    Passes over writes that were noted but, after a crash or a failure, never made or undone;
-    when there is nothing else, the newest of them.
+    Skips writes that were recorded but, after a crash or a failure, never carried out or were
+    undone; if there is nothing else, the newest of these.
 
     Raises:
-        EnvironmentNotReadyError: An entry that is needed is damaged.
+        EnvironmentNotReadyError: A required entry is damaged.
     """
     made: dict[str, tuple[Entry, FileChange]] = {}
     never_made = []
@@ -136,8 +137,8 @@ def _take_back(
     if gone and not force and not is_back:
         raise EnvironmentNotReadyError(
             f"{parts[0].file.target.path} was written together with the config of "
-            f"{listed(sorted(gone))}, which is not there any more; nothing was restored",
-            "`tune rollback --force` restores those that are there",
+            f"{listed(sorted(gone))}, which no longer exists; nothing was restored",
+            "`tune rollback --force` restores the existing ones",
         )
     if is_back or (parts[0].is_old and not any(part.is_new for part in parts)):
         back = (unchanged(part.file.target, part.old) for part in parts if part.is_old)
@@ -168,9 +169,9 @@ def _take_all_back(
 
 
 def is_back(path: Path, sha256_before: str | None, sha256_after: str | None) -> bool:
-    """Whether a config that a run wrote is again what it was before.
+    """Whether a config that a run wrote is as before the write.
 
-    Also False where it cannot be known, for instance on another machine.
+    Also False if that cannot be determined, for instance on another machine.
     """
     directory = directory_of(path)
     if sha256_before == sha256_after or not is_config_of(path, directory.name):

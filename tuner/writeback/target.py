@@ -1,4 +1,4 @@
-"""Which file a model's config really is, whether it may be written, and what was done to it."""
+"""The real file of a model's config, whether it may be written, and the record of a write."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tuner.errors import EnvironmentNotReadyError, SpecError, TunerError
 from tuner.modelconfig.edit import unified_diff
@@ -19,10 +20,12 @@ from tuner.modelconfig.files import (
     read_config,
     versions,
 )
-from tuner.record.result_schema import WrittenFacts
 from tuner.spec.mistakes import listed
 from tuner.spec.paths import CONFIG_NAME
 from tuner.writeback.files import explained, sha256_or_none
+
+if TYPE_CHECKING:
+    from tuner.record.result_schema import WrittenFacts
 
 
 @dataclass(frozen=True)
@@ -30,7 +33,9 @@ class Target:
     """The config of a model in a repository on this machine.
 
     Attributes:
-        real: The file behind its links: it is what is replaced, and the backups are next to it.
+        path: Path of the config.
+        real: The file with links resolved: it is replaced, and has the backups next to it.
+        notes: Sentences about links, for the user.
     """
 
     path: Path
@@ -38,17 +43,17 @@ class Target:
     notes: tuple[str, ...]
 
     def read(self) -> bytes | None:
-        """Its content; ``None`` when there is no file.
+        """The content of the file; ``None`` if it does not exist.
 
         Raises:
-            EnvironmentNotReadyError: It cannot be read.
-            SpecError: There is something else than a file.
+            EnvironmentNotReadyError: The file cannot be read.
+            SpecError: It is not a regular file.
         """
         return read_config(self.real)
 
 
 def is_config_of(path: Path, model: str) -> bool:
-    """Whether a path is that of a model's config in some repository; looks at no disk."""
+    """Whether a path is that of a model's config in some repository; does not access the disk."""
     try:
         str(path).encode()
     except UnicodeEncodeError:
@@ -62,12 +67,14 @@ def target_of(path: Path, model: str, *, through_links: bool = False) -> Target:
     """The file to write for a model.
 
     Args:
-        through_links: Also when the file lies outside the repository.
+        path: Path of its config.
+        model: Name of the model.
+        through_links: Accept a file outside the repository.
 
     Raises:
         EnvironmentNotReadyError: There is no such model directory, or the config is a link to
-            a file that is neither the model's nor the repository's own.
-        SpecError: The path is not that of a config, or something else than a file is there.
+            a file that belongs neither to the model nor to the repository.
+        SpecError: The path is not that of a config, or not a regular file.
     """
     if not is_config_of(path, model):
         raise SpecError(
@@ -106,7 +113,7 @@ def _looked_at(path: Path, *, through_links: bool) -> Target:
 
 
 def write_notes(models: Iterable[ModelFiles]) -> tuple[str, ...]:
-    """What the user should know about the files that a winner will be written to."""
+    """Notes for the user about the files that a winner will be written to."""
     paths = {m.model: m.directory / m.write_to for m in models}
     try:
         return tuple(note for m, path in paths.items() for note in target_of(path, m).notes)
@@ -130,10 +137,10 @@ def _notes(path: Path, real: Path, repository: Path, *, inside: bool) -> Iterato
 def _linked(repository: Path, real: Path, config: Path) -> set[str]:
     """Models whose config is this file."""
     models: set[str] = set()
-    with contextlib.suppress(TunerError):  # a repository that may not be listed
+    with contextlib.suppress(TunerError):  # the repository may not be readable
         for name in model_names(repository):
             path = repository / name / config
-            with contextlib.suppress(OSError, RuntimeError):  # a link that leads nowhere
+            with contextlib.suppress(OSError, RuntimeError):  # a broken link
                 if path.resolve() == real:
                     models.add(name)
     return models
@@ -141,11 +148,15 @@ def _linked(repository: Path, real: Path, config: Path) -> set[str]:
 
 @dataclass(frozen=True)
 class WrittenFile:
-    """What was done to one file.
+    """The record of a write to one file.
 
     Attributes:
-        backup: Copy of the file replaced; ``None`` when there was none.
-        changed: False when the file already had the wanted content.
+        path: Path of the config.
+        real: The file with links resolved.
+        backup: Copy of the replaced file; ``None`` if there was no file.
+        changed: False if the file already had the wanted content.
+        notes: Sentences for the user.
+        diff: The change as a unified diff.
     """
 
     path: Path
@@ -159,7 +170,11 @@ class WrittenFile:
 
     @property
     def facts(self) -> WrittenFacts:
-        """What a result keeps of it."""
+        """The part of the record that a result stores."""
+        from tuner.record.result_schema import (
+            WrittenFacts,
+        )  # slow, and `tune lint` needs none of it
+
         return WrittenFacts(
             path=str(self.path),
             sha256_before=self.sha256_before,
@@ -170,11 +185,12 @@ class WrittenFile:
 
 @dataclass(frozen=True)
 class Written:
-    """What was done to the files of one write or one rollback.
+    """The record of one write or one rollback.
 
     Attributes:
-        files: Its files, changed ones first; without those that a winner leaves as they were,
-            unless it changes none.
+        files: Its files, changed ones first; without unchanged ones, unless all are unchanged.
+        run_id: The run whose winner was written or taken back.
+        notes: Sentences for the user.
     """
 
     files: tuple[WrittenFile, ...]
@@ -187,7 +203,7 @@ class Written:
 
     @property
     def all_notes(self) -> tuple[str, ...]:
-        """Also those of each file."""
+        """Its notes and those of each file."""
         return (*self.notes, *(note for file in self.files for note in file.notes))
 
     @property
@@ -200,7 +216,7 @@ class Written:
 def _text(content: bytes | None) -> str:
     try:
         return decode(content or b"")[0]
-    except UnicodeDecodeError:  # somebody's edit, which --force replaces
+    except UnicodeDecodeError:  # an edit by hand, which --force replaces
         return (content or b"").decode(errors="replace")
 
 
@@ -215,7 +231,7 @@ def replaced(
     backup: Path | None,
     notes: tuple[str, ...] = (),
 ) -> WrittenFile:
-    """A file that was replaced, or is to be."""
+    """The record of a file that was replaced, or would be."""
     name = target.path.relative_to(directory_of(target.path).parent).as_posix()
     old, new = map(_text, (before, after))
     return WrittenFile(

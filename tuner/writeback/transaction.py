@@ -1,4 +1,4 @@
-"""Several files replaced as one: all of them or none, whatever fails and wherever it is killed.
+"""Replaces several files as one: all of them or none, after any failure and any kill.
 
 docs/architecture.md, Writing back, has the order of the steps.
 """
@@ -24,11 +24,12 @@ from tuner.writeback.target import WrittenFile, replaced
 
 @dataclass(frozen=True)
 class Replacement:
-    """What is done to a file.
+    """The replacement of a file.
 
     Attributes:
-        wanted: What it is to hold; ``None`` to remove it.
-        like: Permissions, owner and extended attributes are this file's.
+        file: The current file.
+        wanted: The new content; ``None``: remove the file.
+        like: A file with the wanted permissions, owner and extended attributes.
     """
 
     file: FileState
@@ -44,12 +45,12 @@ def commit(
     *,
     dry_run: bool = False,
 ) -> tuple[WrittenFile, ...]:
-    """Carries all of them out, or none; with ``dry_run`` none.
+    """Carries out all replacements, or none; with ``dry_run``, none.
 
     Raises:
-        StalePlanError: Somebody who takes no lock, such as an editor, changed a file meanwhile.
-        EnvironmentNotReadyError: Something failed; all files are as they were, or, where the
-            way back failed too, will be once the repository is opened again.
+        StalePlanError: A program without the lock, such as an editor, changed a file meanwhile.
+        EnvironmentNotReadyError: Something failed. All files are as before, or, if restoring them
+            failed too, will be when the repository is opened again.
     """
     if dry_run or not replacements:
         return tuple(replaced(r.file.target, r.file.content, r.wanted, None) for r in replacements)
@@ -65,7 +66,7 @@ def commit(
     except BaseException as error:
         back = _put_all_back(opened, replacements, entry if noted else None)
         if isinstance(error, TunerError) and not back and len(replacements) > 1:
-            error.hint += "; `tune rollback` puts back what had been replaced by then"
+            error.hint += "; `tune rollback` restores files that had been replaced by then"
         raise
     opened.journal.note_end(entry, Action.DONE)
     _prune(opened, replacements)
@@ -95,7 +96,7 @@ def _stage(replacement: Replacement) -> list[str]:
 def _put_all_back(
     opened: OpenRepository, replacements: Sequence[Replacement], noted: Entry | None
 ) -> bool:
-    """After a failure; False where this fails too."""
+    """Restores all files after a failure; False if this fails too."""
     for replacement in replacements:
         drop_staged(replacement.file.target.real)
     if noted is None:
@@ -104,7 +105,7 @@ def _put_all_back(
         for replacement in replacements:
             if replacement.file.target.read() == replacement.wanted:
                 put_there = replace(replacement.file, content=replacement.wanted)
-                with contextlib.suppress(StalePlanError):  # it is somebody's by now
+                with contextlib.suppress(StalePlanError):  # changed by hand meanwhile
                     restore(put_there, replacement.file.content)
     except (OSError, TunerError):
         return False
@@ -113,7 +114,7 @@ def _put_all_back(
 
 
 def _prune(opened: OpenRepository, replacements: Sequence[Replacement]) -> None:
-    """Leaves all backups where the journal is damaged."""
+    """Removes old backups; leaves all of them if the journal is damaged."""
     history = defaultdict[str, list[tuple[Action, FileChange]]](list)
     with contextlib.suppress(EnvironmentNotReadyError):
         for entry in (noted.entry for noted in opened.journal.newest_first()):

@@ -45,12 +45,12 @@ GRAPH_LEVELS = {
 class TritonPythonModel:
     @staticmethod
     def auto_complete_config(config: Any) -> Any:
-        found = config.as_dict()
-        if found["input"] and found["output"]:
+        given = config.as_dict()
+        if given["input"] and given["output"]:
             return config  # as the real one: a config with both is left as it is
         # The only place where the path is to be had: the stub's first argument.
         path = Path("/proc/self/cmdline").read_bytes().split(b"\0")[1].decode()
-        complete(found, Signature.of(open_session(Path(path), found)))
+        complete(given, Signature.of(open_session(Path(path), given)))
         return config
 
     def initialize(self, args: dict[str, str]) -> None:
@@ -138,8 +138,8 @@ def refuse(words: str) -> NoReturn:
 def in_its_words(error: Exception) -> str:
     """What the real backend makes of an error: `onnx runtime error 7: ...`."""
     pattern = r"\[ONNXRuntimeError\] : (\d+) : \w+ : (.*)"
-    found = re.match(pattern, str(error), re.DOTALL)
-    return f"onnx runtime error {found[1]}: {found[2]}" if found else str(error)
+    match = re.match(pattern, str(error), re.DOTALL)
+    return f"onnx runtime error {match[1]}: {match[2]}" if match else str(error)
 
 
 def open_session(path: Path, config: dict[str, Any]) -> onnxruntime.InferenceSession:
@@ -203,10 +203,10 @@ def complete(config: dict[str, Any], model: Signature) -> None:
 
 def check(config: dict[str, Any], model: Signature) -> None:
     """Refuses a config that does not fit its model."""
-    asked = sum(not tensor.get("optional") for tensor in config["input"])
-    if asked != len(model.inputs):
+    required = sum(not tensor.get("optional") for tensor in config["input"])
+    if required != len(model.inputs):
         refuse(
-            f"unable to load model '{config['name']}', configuration expects {asked} inputs, "
+            f"unable to load model '{config['name']}', configuration expects {required} inputs, "
             f"model provides {len(model.inputs)}"
         )
     for tensor in config["input"]:
@@ -253,18 +253,18 @@ def _check_tensor(
             "have at least 1 dimension and the first dimension must be -1; but shape expected by "
             f"the model is {_dims_text(shape)}"
         )
-    whole = [-1, *dims] if batches else dims
-    if len(whole) != len(shape) or any(map(unlike, shape, whole)):
+    expected = [-1, *dims] if batches else dims
+    if len(expected) != len(shape) or any(map(unlike, shape, expected)):
         made = (
             "an initial batch dimension because max_batch_size > 0 followed by the explicit tensor "
-            f"shape, making complete shape {_dims_text(whole)}"
+            f"shape, making complete shape {_dims_text(expected)}"
             if batches
-            else f"shape {_dims_text(whole)}"
+            else f"shape {_dims_text(expected)}"
         )
         refuse(
             f"model '{model}', tensor '{name}': the model expects {len(shape)} dimensions (shape "
-            f"{_dims_text(shape)}) but the model configuration specifies {len(whole)} dimensions "
-            f"({made})"
+            f"{_dims_text(shape)}) but the model configuration specifies {len(expected)} "
+            f"dimensions ({made})"
         )
 
 

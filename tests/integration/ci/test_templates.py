@@ -103,7 +103,8 @@ ROOT = Path(__file__).parents[3]
 
 BROKEN = ("max_batch_size: 16", "max_batch_size: -1")
 
-GOOD, IMPOSSIBLE = "10s", "1us"
+#: A measurement lasts 1.5 times the limit longer. The model takes more than 5 ms, the client less.
+GOOD, IMPOSSIBLE = "2s", "4ms"
 
 
 @pytest.fixture(scope="module")
@@ -114,8 +115,8 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
         shutil.copy(ROOT / name, source)
     command = [sys.executable, "-m", "pip", "wheel", "--no-deps", "-q", "-w", str(made), "."]
     subprocess.run(command, cwd=source, check=True)
-    (found,) = made.glob("triton_tune-*.whl")
-    return found
+    (built,) = made.glob("triton_tune-*.whl")
+    return built
 
 
 @pytest.fixture
@@ -130,7 +131,7 @@ def runner(tmp_path: Path) -> Runner:
 
 
 def write_spec(runner: Runner, p90: str) -> None:
-    text = SPEC % {"p90": p90, "trials": 1, "more": "check: {rounds: 3}\n"}
+    text = SPEC % {"p90": p90, "trials": 2, "more": "check: {rounds: 3}\n"}
     (runner.checkout / "spec.yaml").write_text(text)
 
 
@@ -145,35 +146,35 @@ def night(runner: Runner, package: str, accept: str = "") -> dict[str, str]:
     """Every step of the job `nightly`, as its conditions say; what the gate is told of them."""
     workflow = yaml.load((ROOT / ".github/workflows/nightly.yml").read_text(), yaml.BaseLoader)
     given = {"PACKAGE": package, "SPEC": "spec.yaml", "ACCEPT": accept}
-    told = {"CHECK": "", "CODE": "", "PROPOSE": "skipped", "UPLOAD": "success"}
+    outcome = {"CHECK": "", "CODE": "", "PROPOSE": "skipped", "UPLOAD": "success"}
     for step in workflow["jobs"]["nightly"]["steps"]:
-        if "run" not in step or ("if" in step and told["CODE"] not in ("10", "12")):
+        if "run" not in step or ("if" in step and outcome["CODE"] not in ("10", "12")):
             continue
         failed = runner.step(step, given)
         if "id" in step:
-            told[step["id"].upper()] = "failure" if failed else "success"
-            told["CODE"] = runner.outputs[step["id"]].get("code", told["CODE"])
+            outcome[step["id"].upper()] = "failure" if failed else "success"
+            outcome["CODE"] = runner.outputs[step["id"]].get("code", outcome["CODE"])
         if failed:
             break
     (gate,) = workflow["jobs"]["gate"]["steps"]
-    return {**told, "gate": str(runner.step(gate, told))}
+    return {**outcome, "gate": str(runner.step(gate, outcome))}
 
 
 def test_the_nightly_passes_with_a_good_config_and_no_other(runner: Runner, wheel: Path) -> None:
-    told = night(runner, str(wheel), "--update-baseline")
-    assert (told["CODE"], told["gate"]) == ("0", "0")
+    outcome = night(runner, str(wheel), "--update-baseline")
+    assert (outcome["CODE"], outcome["gate"]) == ("0", "0")
     assert list((runner.directory / "home" / "tune-baselines").iterdir()) != []
     installed = runner.directory / "temp" / "venv"
     where = runner.bash("python -c 'import tuner; print(tuner.__file__)'", {}).stdout
     assert where.startswith(str(installed))
 
     write_spec(runner, IMPOSSIBLE)
-    told = night(runner, str(wheel))
-    assert (told["CODE"], told["PROPOSE"], told["gate"]) == ("10", "success", "1")
+    outcome = night(runner, str(wheel))
+    assert (outcome["CODE"], outcome["PROPOSE"], outcome["gate"]) == ("10", "success", "1")
 
     (runner.checkout / "spec.yaml").unlink()
-    told = night(runner, str(wheel))
-    assert (told["CODE"], told["PROPOSE"], told["gate"]) == ("2", "skipped", "1")
+    outcome = night(runner, str(wheel))
+    assert (outcome["CODE"], outcome["PROPOSE"], outcome["gate"]) == ("2", "skipped", "1")
 
 
 def test_a_nightly_without_a_package_does_not_pass(runner: Runner) -> None:
@@ -221,10 +222,10 @@ def acted(
         condition = re.fullmatch(r"inputs\.(\S+) != ''", step.get("if", "inputs.- != ''"))
         assert condition is not None
         if given.get(condition[1], "always"):
-            asked = {n: re.sub(r"\${{ inputs\.(\S+) }}", lambda m: given[m[1]], text)
+            inputs_of_step = {n: re.sub(r"\${{ inputs\.(\S+) }}", lambda m: given[m[1]], text)
                      for n, text in step["env"].items()}  # fmt: skip
             job = {"GITHUB_ACTION_PATH": str(wheel), **(variables or {})}
-            code = runner.step({**step, "env": asked}, job)
+            code = runner.step({**step, "env": inputs_of_step}, job)
             if code:
                 return code
     return 0

@@ -33,6 +33,7 @@ NOT_RUN = {
     ". .venv": "goes into a virtual environment",
     "export ": "sets a variable for the next command",
     "eval ": "tests/integration/test_shell_completion.py has bash read it",
+    "model-analyzer profile": "benchmarks/beside_model_analyzer.py runs it",
     "pip install": "needs the network; .ci/run does it",
     "python3 -m venv": ".ci/run does it",
     "pytest": ".ci/run does it, or it takes hours",
@@ -89,8 +90,8 @@ def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in ("model_repository", "search_spaces"):
         shutil.copytree(TOP / name, tmp_path / name)
     quickstart = (tmp_path / "search_spaces" / "quickstart.yaml").read_text()
-    own = quickstart.replace("../model_repository", "model_repository")
-    (tmp_path / "my-model.yaml").write_text(own)
+    here = quickstart.replace("../model_repository", "model_repository")
+    (tmp_path / "my-model.yaml").write_text(here)
     (tmp_path / "analyzer.yaml").write_text(
         "model_repository: model_repository\nprofile_models: tiny-bert\nlatency_budget: 50\n"
     )
@@ -130,11 +131,11 @@ def instead(words: list[str]) -> list[str]:
 def refuse_absent(page: Path, words: list[str]) -> None:
     """A file of the project that is not there, or a script that does not know an option."""
     files = [word for word in words[1:] if word.startswith(("tests/", "benchmarks/", "run.py"))]
-    found = [p for file in files for p in (TOP / file, page.parent / file) if p.exists()]
-    assert len(found) == len(files), words
-    if words[0].startswith("python") and found:
+    present = [p for file in files for p in (TOP / file, page.parent / file) if p.exists()]
+    assert len(present) == len(files), words
+    if words[0].startswith("python") and present:
         options = [word for word in words if word.startswith("--")]
-        assert [option for option in options if option not in found[0].read_text()] == [], words
+        assert [option for option in options if option not in present[0].read_text()] == [], words
 
 
 @pytest.mark.parametrize("page", WITH_COMMANDS, ids=lambda page: str(page.relative_to(TOP)))
@@ -153,18 +154,18 @@ def test_its_commands_work(
         if assigned := re.fullmatch(r"(\w+)=(.+)", words[0]):
             known[f"${assigned[1]}"] = str(TOP / assigned[2])
             continue
-        told = " ".join(words)
+        command = " ".join(words)
         if words[0] == "tune" and words[1:] != ["--help"]:
             parsed(words)
-        if told.startswith(tuple(NOT_RUN)):
+        if command.startswith(tuple(NOT_RUN)):
             refuse_absent(page, words)
             continue
-        assert words[0] == "tune", f"{told}: run it here, or say in NOT_RUN why not"
-        assert guarded(cli, instead(words)) == 0, f"{told}: {capsys.readouterr().err}"
+        assert words[0] == "tune", f"{command}: run it here, or say in NOT_RUN why not"
+        assert guarded(cli, instead(words)) == 0, f"{command}: {capsys.readouterr().err}"
 
 
 def test_every_block_says_what_it_is_and_every_reason_is_needed() -> None:
     languages = {language for page in PAGES for language, _ in blocks_of(page)}
     assert languages == {"bash", "console", "text", "yaml", "json", "python"}
-    told = [" ".join(words) for page in PAGES for words in commands_of(page)]
-    assert [start for start in NOT_RUN if not any(t.startswith(start) for t in told)] == []
+    commands = [" ".join(words) for page in PAGES for words in commands_of(page)]
+    assert [start for start in NOT_RUN if not any(t.startswith(start) for t in commands)] == []

@@ -21,8 +21,8 @@ def program() -> Iterator[Installation]:
     if not has_perf_analyzer(None, os.environ):
         yield Installation(Path(sys.executable), "none", Origin.PATH, os.environ)
         return
-    with perf_analyzer(None, os.environ) as found:
-        yield found
+    with perf_analyzer(None, os.environ) as installation:
+        yield installation
 
 
 @pytest.fixture(scope="session")

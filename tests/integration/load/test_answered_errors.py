@@ -72,8 +72,8 @@ def erring(program: Installation, tmp_path_factory: pytest.TempPathFactory) -> I
 def test_perf_analyzer_is_not_blamed_for_errors_of_the_model(erring: Bench, model: str) -> None:
     erring.control.load(model, None, 60.0)
     generator = erring.generator(model, PERF_ANALYZER)
-    told = r"^the model answered at least \d of \d+ requests with an error: out of paper$"
-    with pytest.raises(ModelFailsError, match=told):
+    message = r"^the model answered at least \d of \d+ requests with an error: out of paper$"
+    with pytest.raises(ModelFailsError, match=message):
         generator.measure(LOAD, WINDOW, seed=1)
     erring.control.unload(model, 60.0)
 
@@ -92,12 +92,18 @@ def test_client_of_tune_counts_errors_of_the_model(
     erring: Bench, model: str, protocol: str, failed: int
 ) -> None:
     erring.control.load(model, None, 60.0)
-    found = erring.generator(model, TUNE_CLIENT, protocol=protocol).measure(LOAD, WINDOW, seed=1)
+    measurement = erring.generator(model, TUNE_CLIENT, protocol=protocol).measure(
+        LOAD, WINDOW, seed=1
+    )
     erring.control.unload(model, 60.0)
-    (told,) = (warning for warning in found.warning_texts if "out of paper" in warning)
-    words, _, asked = told.removeprefix("The model answered ").partition(" of ")
+    (message,) = (warning for warning in measurement.warning_texts if "out of paper" in warning)
+    words, _, sent = message.removeprefix("The model answered ").partition(" of ")
     assert int(words) == pytest.approx(failed, abs=failed // 4)
-    assert int(asked.split()[0]) == pytest.approx(SENT, rel=0.02)
-    assert told.endswith("requests with an error: out of paper")
-    assert found.failures[FailureReason.OTHER].count == found.failed_count >= failed * 0.6
-    assert found.error_rate == found.failed_count / (found.completed_count + found.failed_count)
+    assert int(sent.split()[0]) == pytest.approx(SENT, rel=0.02)
+    assert message.endswith("requests with an error: out of paper")
+    assert (
+        measurement.failures[FailureReason.OTHER].count == measurement.failed_count >= failed * 0.6
+    )
+    assert measurement.error_rate == measurement.failed_count / (
+        measurement.completed_count + measurement.failed_count
+    )

@@ -38,14 +38,14 @@ def test_answers_of_the_cache_to_other_requests_are_seen(bench: Bench) -> None:
 
     plain = answers("scaling")
     assert differences(plain, answers("scaling"), 0.0) == []
-    found = differences(plain, answers("scaling-cached"), 0.0)
+    unlike = differences(plain, answers("scaling-cached"), 0.0)
     ways = (
         "with other parameters: output y differs",
         "for y alone: output size",
         "in another shape",
     )
     for way in ways:
-        assert any(way in text for text in found), way
+        assert any(way in text for text in unlike), way
 
 
 def answers_to(bench: Bench, inputs: object) -> ConfigAnswers:
@@ -56,23 +56,23 @@ def answers_to(bench: Bench, inputs: object) -> ConfigAnswers:
 
 
 def test_errors_of_the_model_are_answers(bench: Bench) -> None:
-    found = answers_to(bench, [{"x": [1.0] * 8}, {"x": [-1.0] * 8}])
-    assert [a.error for a in found.alone] == ["", "negative input"]
-    assert found.alone[0].outputs["y"].tolist() == [[1.0] * 8]
+    probed = answers_to(bench, [{"x": [1.0] * 8}, {"x": [-1.0] * 8}])
+    assert [a.error for a in probed.alone] == ["", "negative input"]
+    assert probed.alone[0].outputs["y"].tolist() == [[1.0] * 8]
 
 
 def test_each_request_of_a_sequence_is_probed(bench: Bench) -> None:
-    found = answers_to(bench, [[{"x": [1.0] * 8}, {"x": [2.0] * 8}]])
-    assert [answer.outputs["y"].tolist() for answer in found.alone] == [[[1.0] * 8], [[2.0] * 8]]
+    probed = answers_to(bench, [[{"x": [1.0] * 8}, {"x": [2.0] * 8}]])
+    assert [answer.outputs["y"].tolist() for answer in probed.alone] == [[[1.0] * 8], [[2.0] * 8]]
 
 
 @needs_strings
 def test_outputs_of_every_datatype_are_requested_and_compared(bench: Bench) -> None:
     shapes = {tensor.name: (3, 2) for tensor in bench.control.running_config("types").input}
     inputs = {"kind": "random", "unique": 9, "shapes": shapes}
-    found = the_one(bench.generator("types", inputs=inputs).answers())
-    assert len(found.alone) == 9
-    assert {a.outputs["sizes"].tolist()[0][0] for a in found.alone} == {6}
+    answers = the_one(bench.generator("types", inputs=inputs).answers())
+    assert len(answers.alone) == 9
+    assert {a.outputs["sizes"].tolist()[0][0] for a in answers.alone} == {6}
 
 
 def test_sequential_and_concurrent_request_times_are_probed_without_a_load_generator(

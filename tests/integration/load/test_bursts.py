@@ -18,6 +18,6 @@ def test_bursts_have_the_mean_rate_and_make_requests_wait(bench: Bench) -> None:
     generator = bench.generator("plain", arrivals=arrivals)
     assert generator.setup.shape == BurstShape(20.0, 0.1, 0.1)
     load = LoadPoint(Arrivals.BURSTS, 50.0)
-    found = generator.measure(load, Window(2.0, 0.2, 30.0, 2.0), seed=1)
-    assert found.sent_per_s == pytest.approx(50.0, rel=0.05)
-    assert found.p99_latency_us > 10 * SERVICE_S * 1e6
+    measurement = generator.measure(load, Window(2.0, 0.2, 30.0, 2.0), seed=1)
+    assert measurement.sent_per_s == pytest.approx(50.0, rel=0.05)
+    assert measurement.p99_latency_us > 10 * SERVICE_S * 1e6

@@ -58,8 +58,8 @@ def cached(program: Installation, directory: Path, size: int, **inputs: Any) -> 
             control.load("cached", None, 60.0)
             given = RandomInputs.model_validate({"kind": "random", **inputs})
             site = Site(control, server.endpoints, program, directory)
-            asked = {"cached": StreamRequests("cached", given)}
-            generator = streams_load(Workload(), asked, ["cached"], site)
+            requests = {"cached": StreamRequests("cached", given)}
+            generator = streams_load(Workload(), requests, ["cached"], site)
             yield Cached(generator, size)
 
 
@@ -83,11 +83,11 @@ def test_zipf_repeats_hit_as_often_as_che_expects(
         assert time.monotonic() - begin < MAX_FILLING_S
         assert filling.of == UNIQUE
         assert not filling.short
-        found = served.measure(700.0)
+        measurement = served.measure(700.0)
         again = served.measure(700.0, seed=2)
         assert again.host.cache_entries == pytest.approx(min(room, UNIQUE), rel=0.03)
     expected = lru_hit_rate(popularity(UNIQUE, 0.9), room)
-    assert hit_rate(found) == pytest.approx(expected, abs=0.03)
+    assert hit_rate(measurement) == pytest.approx(expected, abs=0.03)
     assert hit_rate(again) == pytest.approx(expected, abs=0.03)
 
 
@@ -96,8 +96,8 @@ def test_inputs_that_never_come_back_never_hit(program: Installation, tmp_path: 
         filling = served.generator.fill(seed=5, size=served.size)
         assert (filling.sent, filling.of) == (0, 0)
         for seed in (1, 2, 3):
-            found = served.measure(500.0, seed, Window(1.5, 0.2, 30.0))
-            assert hit_rate(found) == 0.0
+            measurement = served.measure(500.0, seed, Window(1.5, 0.2, 30.0))
+            assert hit_rate(measurement) == 0.0
 
 
 def test_a_share_of_duplicates_is_the_hit_rate(program: Installation, tmp_path: Path) -> None:

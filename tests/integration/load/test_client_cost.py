@@ -35,18 +35,18 @@ def window(bound: Slo) -> Window:
 
 
 def measured(bench: Bench, model: str, inputs: Any, bound: Slo = WIDE) -> Measurement:
-    own = bench.generator(model, TUNE_CLIENT, inputs=inputs, protocol="grpc")
-    return own.measure(LOAD, window(bound), seed=1)
+    load = bench.generator(model, TUNE_CLIENT, inputs=inputs, protocol="grpc")
+    return load.measure(LOAD, window(bound), seed=1)
 
 
 @SENT
 def test_generator_time_per_request_is_reported_from_a_tenth_of_the_slo(
     bench: Bench, model: str, inputs: Any
 ) -> None:
-    found = measured(bench, model, inputs, latency_slo(share=0.99, within_s=0.0005))
-    (told,) = [w for w in found.warning_texts if "of CPU for a request" in w]
-    assert "% of the tightest latency SLO" in told
-    assert found.failed_count == 0
+    measurement = measured(bench, model, inputs, latency_slo(share=0.99, within_s=0.0005))
+    (message,) = [w for w in measurement.warning_texts if "of CPU for a request" in w]
+    assert "% of the tightest latency SLO" in message
+    assert measurement.failed_count == 0
 
 
 @SENT
@@ -67,12 +67,14 @@ def test_several_processes_send_what_one_would_and_when_it_is_due(
     several = measured(bench, model, inputs)
     assert started == [1, min(3, len(os.sched_getaffinity(0)))]
     assert several.due_per_s == one.due_per_s
-    for found in (one, several):
-        assert found.failed_count == found.unanswered_count == 0
-        assert found.by_arrival_us is not None
-        assert found.due_per_s is not None
-        assert found.by_arrival_us.size == round(found.due_per_s * found.duration_s)
-        assert np.isfinite(found.by_arrival_us).all()
+    for measurement in (one, several):
+        assert measurement.failed_count == measurement.unanswered_count == 0
+        assert measurement.by_arrival_us is not None
+        assert measurement.due_per_s is not None
+        assert measurement.by_arrival_us.size == round(
+            measurement.due_per_s * measurement.duration_s
+        )
+        assert np.isfinite(measurement.by_arrival_us).all()
 
 
 @pytest.mark.parametrize("protocol", Protocol)

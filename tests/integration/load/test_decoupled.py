@@ -42,8 +42,8 @@ def load_on(
 ) -> StreamsLoad:
     path = directory / "inputs.json"
     path.write_text(json.dumps({"data": [{"x": [delay]} for delay in delays_ms]}))
-    asked = StreamRequests(model, FileInputs.model_validate({"kind": "file", "file": str(path)}))
-    return bench.streams({model: asked}, **workload)
+    requests = StreamRequests(model, FileInputs.model_validate({"kind": "file", "file": str(path)}))
+    return bench.streams({model: requests}, **workload)
 
 
 def measured(load: StreamsLoad, rate: float, window: Window = WINDOW) -> Measurement:
@@ -54,59 +54,60 @@ def measured(load: StreamsLoad, rate: float, window: Window = WINDOW) -> Measure
 def test_each_response_is_counted_and_the_first_comes_before_the_last(
     bench: Bench, tmp_path: Path, model: str
 ) -> None:
-    found = measured(load_on(bench, tmp_path, DELAYS_MS, model), 40.0)
-    responses = found.responses
+    measurement = measured(load_on(bench, tmp_path, DELAYS_MS, model), 40.0)
+    responses = measurement.responses
     assert responses is not None
     assert (responses.fewest_responses, responses.most_responses) == (RESPONSES, RESPONSES)
-    assert found.failed_count == found.unanswered_count == 0
-    assert found.completed_count == pytest.approx(40, abs=8)
+    assert measurement.failed_count == measurement.unanswered_count == 0
+    assert measurement.latencies_us is not None
+    assert measurement.latencies_us.size == 40
     between_us = responses.p50_last_response_us - responses.p50_first_response_us
     assert between_us >= 0.5e6 * GAP_S * (RESPONSES - 1)
     assert responses.p50_first_response_us >= 60e3
-    assert found.p99_latency_us == responses.p99_last_response_us
-    assert found.mean_in_flight is not None
+    assert measurement.p99_latency_us == responses.p99_last_response_us
+    assert measurement.mean_in_flight is not None
 
 
 def test_with_an_slo_on_the_first_response_that_is_the_latency(
     bench: Bench, tmp_path: Path
 ) -> None:
     window = Window(**{**vars(WINDOW), "bounds": (FIRST,)})
-    found = measured(load_on(bench, tmp_path, DELAYS_MS), 40.0, window)
-    assert found.responses is not None
-    assert found.p99_latency_us == found.responses.p99_first_response_us
-    assert found.p99_latency_us < found.responses.p99_last_response_us
-    assert found.within_bounds
+    measurement = measured(load_on(bench, tmp_path, DELAYS_MS), 40.0, window)
+    assert measurement.responses is not None
+    assert measurement.p99_latency_us == measurement.responses.p99_first_response_us
+    assert measurement.p99_latency_us < measurement.responses.p99_last_response_us
+    assert measurement.within_bounds
 
 
 def test_clients_that_wait_for_the_last_response_send_the_next_request(
     bench: Bench, tmp_path: Path
 ) -> None:
     load = load_on(bench, tmp_path, [40.0], arrivals={"kind": "closed", "restarts": 2})
-    found = load.measure(LoadPoint(Arrivals.CLOSED, 3.0), WINDOW, 1)
+    measurement = load.measure(LoadPoint(Arrivals.CLOSED, 3.0), WINDOW, 1)
     one_s = 0.040 + GAP_S * (RESPONSES - 1)
-    assert found.completed_count > 3  # a machine that stands still makes them fewer
-    assert found.throughput_infer_per_s <= 1.1 * 3.0 / one_s
-    assert found.responses is not None
-    assert found.responses.mean_responses == RESPONSES
-    assert len(found.restarts) == 2
+    assert measurement.completed_count > 3  # a machine that stands still makes them fewer
+    assert measurement.throughput_infer_per_s <= 1.1 * 3.0 / one_s
+    assert measurement.responses is not None
+    assert measurement.responses.mean_responses == RESPONSES
+    assert len(measurement.restarts) == 2
 
 
 def test_requests_without_a_final_response_are_failures_and_hold_nobody_up(
     bench: Bench, tmp_path: Path
 ) -> None:
     delays_ms = [20.0, 20.0, 20.0, LOST_MS]
-    found = measured(load_on(bench, tmp_path, delays_ms), 40.0)
-    lost = found.failures[FailureReason.INCOMPLETE]
-    assert lost.count == found.failed_count == pytest.approx(10, abs=4)
-    assert found.completed_count == pytest.approx(30, abs=6)
-    assert found.rejected_count == 0
-    assert any("no final response" in warning for warning in found.warning_texts)
+    measurement = measured(load_on(bench, tmp_path, delays_ms), 40.0)
+    lost = measurement.failures[FailureReason.INCOMPLETE]
+    assert lost.count == measurement.failed_count == pytest.approx(10, abs=4)
+    assert measurement.completed_count == pytest.approx(30, abs=6)
+    assert measurement.rejected_count == 0
+    assert any("no final response" in warning for warning in measurement.warning_texts)
 
 
 def test_a_model_that_fails_says_why(bench: Bench, tmp_path: Path) -> None:
-    found = measured(load_on(bench, tmp_path, [20.0, -1.0]), 40.0)
-    assert found.failures[FailureReason.OTHER].count == pytest.approx(20, abs=4)
-    assert any("negative delay" in warning for warning in found.warning_texts)
+    measurement = measured(load_on(bench, tmp_path, [20.0, -1.0]), 40.0)
+    assert measurement.failures[FailureReason.OTHER].count == pytest.approx(20, abs=4)
+    assert any("negative delay" in warning for warning in measurement.warning_texts)
 
 
 def test_model_that_never_ends_a_response_is_reported_before_any_load(
@@ -142,12 +143,12 @@ class Babbler(grpc.GenericRpcHandler):  # type: ignore[misc]
                 ids = [number, number]
             if int(number) % 4 == 3:
                 ids = [f"not {number}", number]
-            for own in ids:
-                told = service_pb2.ModelStreamInferResponse()
-                told.infer_response.id = own
-                told.infer_response.parameters["triton_final_response"].bool_param = True
-                told.infer_response.outputs.add(name="y")
-                yield told.SerializeToString()
+            for request_id in ids:
+                response = service_pb2.ModelStreamInferResponse()
+                response.infer_response.id = request_id
+                response.infer_response.parameters["triton_final_response"].bool_param = True
+                response.infer_response.outputs.add(name="y")
+                yield response.SerializeToString()
 
 
 def test_emulated_server_with_double_or_unknown_responses_is_detected() -> None:
@@ -179,7 +180,7 @@ def test_the_p99_of_the_first_response_is_the_known_delay(
     """The delays are spread evenly over 100 to 300 ms; the model's threads sleep side by side."""
     delays_ms = np.linspace(100.0, 300.0, 101)
     window = Window(duration_s=10.0, warmup_s=1.0, deadline_s=90.0, tail_s=0.5)
-    found = measured(load_on(bench, tmp_path, delays_ms.tolist()), rate, window)
-    assert found.responses is not None
+    measurement = measured(load_on(bench, tmp_path, delays_ms.tolist()), rate, window)
+    assert measurement.responses is not None
     known_us = 1e3 * float(np.quantile(delays_ms, 0.99))
-    assert found.responses.p99_first_response_us == pytest.approx(known_us, rel=0.05)
+    assert measurement.responses.p99_first_response_us == pytest.approx(known_us, rel=0.05)

@@ -60,22 +60,22 @@ def others(host: HostUse) -> float:
 
 def test_a_cpu_hog_beside_the_load_is_flagged(bench: Bench) -> None:
     with cpu_hog():
-        found = measured(bench, Place.HERE)
+        measurement = measured(bench, Place.HERE)
     one_core = 100.0 / (os.cpu_count() or 1)
-    assert others(found.host) > 0.6 * one_core
-    assert ReasonKind.OTHER_PROCESSES in [d.kind for d in disturbances(found)]
+    assert others(measurement.host) > 0.6 * one_core
+    assert ReasonKind.OTHER_PROCESSES in [d.kind for d in disturbances(measurement)]
 
 
 def test_a_quiet_machine_is_not(bench: Bench) -> None:
     if psutil.cpu_percent(1.0) > 5.0:
         pytest.skip("others are at work on this machine")
-    found = measured(bench, Place.HERE)
-    assert found.host.cpu_percent is not None
-    assert others(found.host) < 5.0
-    assert ReasonKind.OTHER_PROCESSES not in [d.kind for d in disturbances(found)]
+    measurement = measured(bench, Place.HERE)
+    assert measurement.host.cpu_percent is not None
+    assert others(measurement.host) < 5.0
+    assert ReasonKind.OTHER_PROCESSES not in [d.kind for d in disturbances(measurement)]
 
 
 def test_processes_of_a_server_that_is_not_ours_are_unknown(bench: Bench) -> None:
-    found = measured(bench, Place.ELSEWHERE)
-    assert found.host.other_cpu_percent is None
-    assert found.host.load_1m is not None
+    measurement = measured(bench, Place.ELSEWHERE)
+    assert measurement.host.other_cpu_percent is None
+    assert measurement.host.load_1m is not None

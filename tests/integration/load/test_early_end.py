@@ -47,12 +47,12 @@ def _worked_off(bench: Bench) -> Iterator[None]:
 @pytest.mark.measuring
 @pytest.mark.parametrize("kind", GENERATORS, ids=lambda kind: kind.name)
 def test_an_overload_ends_early_and_is_seen_to_be_one(bench: Bench, kind: GeneratorKind) -> None:
-    found = bench.generator("plain", kind).measure(poisson(3.0), WINDOW, seed=1)
-    assert 0.4 <= found.duration_s < 0.8 * WINDOW.duration_s
-    assert found.p99_latency_us > BOUND.within_s * 1e6
-    assert 0.7 * CAPACITY_PER_S < found.throughput_infer_per_s <= 1.1 * CAPACITY_PER_S
-    assert client_kept_up(found)
-    assert any("the SLO was already missed" in warning for warning in found.warning_texts)
+    measurement = bench.generator("plain", kind).measure(poisson(3.0), WINDOW, seed=1)
+    assert 0.4 <= measurement.duration_s < 0.8 * WINDOW.duration_s
+    assert measurement.p99_latency_us > BOUND.within_s * 1e6
+    assert 0.7 * CAPACITY_PER_S < measurement.throughput_infer_per_s <= 1.1 * CAPACITY_PER_S
+    assert client_kept_up(measurement)
+    assert any("the SLO was already missed" in warning for warning in measurement.warning_texts)
 
 
 @pytest.mark.parametrize("request_s", [0.0001, 0.015], ids=["one process", "two"])
@@ -63,27 +63,27 @@ def test_a_search_whose_requests_are_all_answered_but_late_ends_early(
     monkeypatch.setattr(generator, "request_cost_s", lambda *_: request_s)
     late = latency_slo(share=0.99, within_s=0.012)
     window = replace(WINDOW, duration_s=14.0, bounds=(late,), ends_early=EarlyEnd.LATE)
-    found = bench.generator("plain", TUNE_CLIENT).measure(poisson(0.7), window, seed=1)
-    assert 0.4 <= found.duration_s < 0.3 * window.duration_s
-    assert found.p99_latency_us > late.within_s * 1e6
-    assert any("the SLO was already missed" in warning for warning in found.warning_texts)
+    measurement = bench.generator("plain", TUNE_CLIENT).measure(poisson(0.7), window, seed=1)
+    assert 0.4 <= measurement.duration_s < 0.3 * window.duration_s
+    assert measurement.p99_latency_us > late.within_s * 1e6
+    assert any("the SLO was already missed" in warning for warning in measurement.warning_texts)
 
 
 @pytest.mark.measuring
 @pytest.mark.parametrize("kind", GENERATORS, ids=lambda kind: kind.name)
-def test_what_is_in_time_is_measured_in_full(bench: Bench, kind: GeneratorKind) -> None:
-    found = bench.generator("plain", kind).measure(poisson(0.4), WINDOW, seed=1)
-    assert found.duration_s == WINDOW.duration_s
-    assert not any("certainly" in warning for warning in found.warning_texts)
+def test_load_within_its_slo_is_measured_in_full(bench: Bench, kind: GeneratorKind) -> None:
+    measurement = bench.generator("plain", kind).measure(poisson(0.4), WINDOW, seed=1)
+    assert measurement.duration_s == WINDOW.duration_s
+    assert not any("certainly" in warning for warning in measurement.warning_texts)
 
 
 @pytest.mark.measuring
 @pytest.mark.parametrize("factor", [1.5, 3.0])
 def test_an_overloaded_server_is_not_taken_for_a_slow_client(bench: Bench, factor: float) -> None:
     short = Window(duration_s=1.0, warmup_s=0.3, deadline_s=30.0, tail_s=0.2)
-    found = bench.generator("plain").measure(poisson(factor), short, seed=1)
-    assert found.unanswered_count > 0
-    assert client_kept_up(found)
+    measurement = bench.generator("plain").measure(poisson(factor), short, seed=1)
+    assert measurement.unanswered_count > 0
+    assert client_kept_up(measurement)
 
 
 def test_rate_beyond_the_client_is_reported(bench: Bench) -> None:
@@ -92,9 +92,9 @@ def test_rate_beyond_the_client_is_reported(bench: Bench) -> None:
     config.dynamic_batching.default_queue_policy.max_queue_size = 8  # or it works for minutes
     bench.control.load("plain", MessageToJson(config), 60.0)
     hasty = Window(duration_s=0.3, warmup_s=0.1, deadline_s=6.0, tail_s=0.1)
-    own = bench.generator("plain", TUNE_CLIENT)
+    load = bench.generator("plain", TUNE_CLIENT)
     try:
-        kept_up = client_kept_up(own.measure(poisson(600.0), hasty, seed=1))
+        kept_up = client_kept_up(load.measure(poisson(600.0), hasty, seed=1))
     except ClientLimitError:  # so far behind that nothing was answered
         kept_up = False
     bench.control.load("plain", before, 60.0)
@@ -105,7 +105,7 @@ def test_rate_beyond_the_client_is_reported(bench: Bench) -> None:
 def test_a_closed_loop_is_started_several_times(bench: Bench) -> None:
     twice = bench.generator("plain", arrivals={"kind": "closed", "restarts": 2})
     window = Window(duration_s=2.0, warmup_s=0.2, deadline_s=30.0, tail_s=0.1)
-    found = twice.measure(LoadPoint(Arrivals.CLOSED, 3), window, seed=1)
-    assert len(found.restarts) == 2
-    assert found.duration_s == window.duration_s
-    assert found.throughput_infer_per_s == pytest.approx(0.9 * CAPACITY_PER_S, rel=0.2)
+    measurement = twice.measure(LoadPoint(Arrivals.CLOSED, 3), window, seed=1)
+    assert len(measurement.restarts) == 2
+    assert measurement.duration_s == window.duration_s
+    assert measurement.throughput_infer_per_s == pytest.approx(0.9 * CAPACITY_PER_S, rel=0.2)

@@ -58,12 +58,12 @@ def bench(program: Installation, tmp_path_factory: pytest.TempPathFactory) -> It
 def test_memory_that_a_model_keeps_shows_as_growth(bench: Bench, model: str, grows: bool) -> None:
     endpoints = bench.server.endpoints
     site = Site(bench.control, endpoints, bench.program, bench.directory, Place.HERE)
-    asked = {model: StreamRequests(model, RandomInputs(kind="random"))}
-    load = streams_load(Workload(), asked, [model], site, TUNE_CLIENT)
-    found = load.measure(LoadPoint(Arrivals.POISSON, 100.0), WINDOW, 1)
-    assert found.host.memory is not None
-    assert found.host.memory.used_bytes > 10e6
-    kinds = [reason.kind for reason in Soaked(found, ()).trends]
+    requests = {model: StreamRequests(model, RandomInputs(kind="random"))}
+    load = streams_load(Workload(), requests, [model], site, TUNE_CLIENT)
+    measurement = load.measure(LoadPoint(Arrivals.POISSON, 100.0), WINDOW, 1)
+    assert measurement.host.memory is not None
+    assert measurement.host.memory.used_bytes > 10e6
+    kinds = [reason.kind for reason in Soaked(measurement, ()).trends]
     assert (ReasonKind.MEMORY_GROWS in kinds) is grows
     if grows:
-        assert found.host.memory.growth_bytes == pytest.approx(50e3 * 100 * 12, rel=0.15)
+        assert measurement.host.memory.growth_bytes == pytest.approx(50e3 * 100 * 12, rel=0.15)

@@ -58,22 +58,24 @@ def probed(bench: Bench, timeout_us: int = 0) -> tuple[Measurement, Overload]:
     load = LoadPoint(Arrivals.STEP, CAPACITY)
     generator = bench.generator(MODEL, TUNE_CLIENT if timeout_us else PERF_ANALYZER)
     measurement = generator.measure(load, window, seed=1)
-    found = overload_of(measurement, window, SLO)
-    return measurement, replace(found, lone=generator.ask_alone("", 10.0))
+    overload = overload_of(measurement, window, SLO)
+    return measurement, replace(overload, lone=generator.ask_alone("", 10.0))
 
 
 def test_a_queue_without_end_recovers_once_the_backlog_is_worked_off(bench: Bench) -> None:
-    measurement, found = probed(bench)
+    measurement, overload = probed(bench)
     assert Path(measurement.command[0]).name == "perf_analyzer"
     assert measurement.sent_per_s == pytest.approx(1.2 * CAPACITY, rel=0.03)
-    assert found.served_per_s < 0.97 * found.asked_per_s
-    assert found.p99_latency_us > SLO.bound
-    assert found.late_share > 0.1
-    assert found.rejected_share == 0.0
-    assert (found.failures, found.lone) == ({}, None)
-    assert found.recovered_after_s is not None
-    assert 0.0 < found.recovered_after_s <= 3.5
-    calm = [s.due_per_s for s in found.slices if s.start_s < 0 or s.start_s >= found.overload_s]
+    assert overload.served_per_s < 0.97 * overload.asked_per_s
+    assert overload.p99_latency_us > SLO.bound
+    assert overload.late_share > 0.1
+    assert overload.rejected_share == 0.0
+    assert (overload.failures, overload.lone) == ({}, None)
+    assert overload.recovered_after_s is not None
+    assert 0.0 < overload.recovered_after_s <= 3.5
+    calm = [
+        s.due_per_s for s in overload.slices if s.start_s < 0 or s.start_s >= overload.overload_s
+    ]
     assert sum(calm) / len(calm) == pytest.approx(0.8 * CAPACITY, rel=0.1)
 
 
@@ -81,20 +83,20 @@ def test_the_drafted_queue_policy_keeps_the_slo_of_the_answered_and_ends_with_th
     bench: Bench,
 ) -> None:
     timeout_us = queue_timeout_us(SLO)
-    measurement, found = probed(bench, timeout_us)
+    measurement, overload = probed(bench, timeout_us)
     metrics = bench.control.metrics()
     assert metrics is not None
     counted = metrics.values("nv_inference_request_failure", model=MODEL, reason="REJECTED")
     assert sum(counted) >= measurement.rejected_count  # of the whole load, not of its window
     assert "tuner.load.client.process" in measurement.command
-    assert found.p99_latency_us < SLO.bound
-    assert found.rejected_share == pytest.approx(found.late_share, abs=0.01)
-    assert 0.01 < found.rejected_share < 0.4
-    assert all((s.p99_latency_us or 0.0) < SLO.bound for s in found.slices)
-    assert sum(s.refused_per_s for s in found.slices if 0 <= s.start_s < found.overload_s) > 0
-    assert {*found.failures} == {FailureReason.TIMED_OUT}
-    timed_out = found.failures[FailureReason.TIMED_OUT]
+    assert overload.p99_latency_us < SLO.bound
+    assert overload.rejected_share == pytest.approx(overload.late_share, abs=0.01)
+    assert 0.01 < overload.rejected_share < 0.4
+    assert all((s.p99_latency_us or 0.0) < SLO.bound for s in overload.slices)
+    assert sum(s.refused_per_s for s in overload.slices if 0 <= s.start_s < overload.overload_s) > 0
+    assert {*overload.failures} == {FailureReason.TIMED_OUT}
+    timed_out = overload.failures[FailureReason.TIMED_OUT]
     assert timed_out.count == measurement.rejected_count
     assert timeout_us < timed_out.p50_told_us <= timed_out.p99_told_us < 1e6
-    assert found.lone is not None
-    assert (found.lone.asked, found.lone.served) == (30, 30)
+    assert overload.lone is not None
+    assert (overload.lone.asked, overload.lone.served) == (30, 30)

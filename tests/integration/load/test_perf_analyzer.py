@@ -47,43 +47,43 @@ def _leaves_nothing_behind(bench: Bench) -> Iterator[None]:
 @pytest.mark.parametrize("protocol", ["grpc", "http"])
 def test_below_saturation_everything_is_answered(bench: Bench, protocol: str) -> None:
     generator = bench.generator("plain", protocol=protocol)
-    found = generator.measure(poisson(40.0), SHORT, seed=1)
+    measurement = generator.measure(poisson(40.0), SHORT, seed=1)
     # Answers that fall into the window: a stall of 0.1 s before it moves four into it.
-    assert found.throughput_infer_per_s == pytest.approx(40.0, abs=6.0)
-    assert found.sent_per_s == pytest.approx(40.0, abs=1.0)
-    assert SERVICE_US < found.p50_latency_us < 3 * SERVICE_US
-    assert found.latencies_us is not None
-    assert found.latencies_us.size == 40
-    assert found.unanswered_count == 0
-    assert found.server is not None
-    assert found.server.success_count == pytest.approx(40, abs=25)
-    assert found.server.compute_infer_us > SERVICE_US
-    assert found.host.cpu_percent is not None
+    assert measurement.throughput_infer_per_s == pytest.approx(40.0, abs=6.0)
+    assert measurement.sent_per_s == pytest.approx(40.0, abs=1.0)
+    assert SERVICE_US < measurement.p50_latency_us < 3 * SERVICE_US
+    assert measurement.latencies_us is not None
+    assert measurement.latencies_us.size == 40
+    assert measurement.unanswered_count == 0
+    assert measurement.server is not None
+    assert measurement.server.success_count == pytest.approx(40, abs=25)
+    assert measurement.server.compute_infer_us > SERVICE_US
+    assert measurement.host.cpu_percent is not None
 
 
 @pytest.mark.measuring
 def test_a_closed_loop_keeps_its_concurrency(bench: Bench) -> None:
-    found = bench.generator("plain").measure(closed(3), SHORT, seed=1)
-    assert 0.6 * CAPACITY_PER_S < found.throughput_infer_per_s <= CAPACITY_PER_S
-    assert found.mean_in_flight == pytest.approx(3.0, abs=0.3)
-    assert found.p50_latency_us == pytest.approx(
-        3e6 / found.throughput_infer_per_s, rel=0.15
+    measurement = bench.generator("plain").measure(closed(3), SHORT, seed=1)
+    assert 0.6 * CAPACITY_PER_S < measurement.throughput_infer_per_s <= CAPACITY_PER_S
+    assert measurement.mean_in_flight == pytest.approx(3.0, abs=0.3)
+    assert measurement.p50_latency_us == pytest.approx(
+        3e6 / measurement.throughput_infer_per_s, rel=0.15
     )  # Little's law
-    assert found.late_sends is None
+    assert measurement.late_sends is None
 
 
 @pytest.mark.measuring
 def test_overload_and_a_remaining_queue_are_reported(bench: Bench) -> None:
     """Twice the capacity: half of what is due by the end is still waiting."""
     generator = bench.generator("plain")
-    found = generator.measure(poisson(2 * CAPACITY_PER_S), SHORT, seed=1)
-    assert found.throughput_infer_per_s <= CAPACITY_PER_S
-    assert found.unanswered_count > 0.2 * 2 * CAPACITY_PER_S
-    assert found.p99_latency_us > 0.5e6
-    assert found.host.pending_requests_max is not None
-    assert found.host.pending_requests_max > 30
-    assert any("lower bounds" in warning for warning in found.warning_texts)
-    assert found.backlog  # nobody batches, so nobody drops what was cancelled
+    measurement = generator.measure(poisson(2 * CAPACITY_PER_S), SHORT, seed=1)
+    assert measurement.throughput_infer_per_s <= CAPACITY_PER_S
+    assert measurement.unanswered_count > 0.2 * 2 * CAPACITY_PER_S
+    assert measurement.p99_latency_us > 0.5e6
+    assert measurement.host.pending_requests_max is not None
+    assert measurement.host.pending_requests_max > 30
+    assert any("lower bounds" in warning for warning in measurement.warning_texts)
+    assert measurement.backlog  # nobody batches, so nobody drops what was cancelled
     wait_until(lambda: not _waiting(bench), 30)
     after = generator.measure(poisson(20.0), SHORT, seed=1)
     assert not after.backlog
@@ -109,7 +109,7 @@ def test_inputs_that_do_not_fit_the_model_are_named(bench: Bench, tmp_path: Path
     path = tmp_path / "inputs.json"
     path.write_text('{"data": [{"z": [1.0]}]}')
     generator = bench.generator("plain", inputs={"kind": "file", "file": str(path)})
-    with pytest.raises(SpecError, match="entry 1: z is no input"):
+    with pytest.raises(SpecError, match="entry 1: z is not an input"):
         generator.measure(poisson(40.0), SHORT, seed=1)
 
 
@@ -128,6 +128,6 @@ def test_every_datatype_reaches_the_model(bench: Bench, protocol: str) -> None:
     generator = bench.generator(
         "types", protocol=protocol, inputs={"kind": "random", "unique": 9, "shapes": shapes}
     )
-    found = generator.measure(poisson(50.0), SHORT, seed=1)
-    assert found.completed_count > 40
-    assert found.failed_count == 0
+    measurement = generator.measure(poisson(50.0), SHORT, seed=1)
+    assert measurement.completed_count > 40
+    assert measurement.failed_count == 0

@@ -101,18 +101,18 @@ def left_open(bench: Bench, model: str) -> float | None:
 def test_all_answers_are_in_order_and_each_sequence_is_ended(
     sequences: Bench, model: str, rate: float
 ) -> None:
-    found = load_of(sequences, model).measure(at(rate), SHORT, 1)
-    assert found.failed_count == 0, found.warning_texts
-    assert found.due_per_s == pytest.approx(rate, abs=1 + 0.1 * rate)
+    measurement = load_of(sequences, model).measure(at(rate), SHORT, 1)
+    assert measurement.failed_count == 0, measurement.warning_texts
+    assert measurement.due_per_s == pytest.approx(rate, abs=1 + 0.1 * rate)
     assert left_open(sequences, model) == 0
 
 
 def test_more_sequences_than_slots_wait_and_are_all_ended(sequences: Bench) -> None:
     """The direct strategy has eight slots here: a ninth sequence waits until one ends."""
     pace = {"length": 10, "longest": 10}
-    found = load_of(sequences, "direct", arrivals=pace).measure(at(400.0), SHORT, 1)
-    assert found.failed_count == 0
-    assert found.p50_latency_us > 50e3
+    measurement = load_of(sequences, "direct", arrivals=pace).measure(at(400.0), SHORT, 1)
+    assert measurement.failed_count == 0
+    assert measurement.p50_latency_us > 50e3
     assert left_open(sequences, "direct") == 0
 
 
@@ -123,21 +123,21 @@ def test_sequences_of_a_file_are_sent_as_they_stand_there(sequences: Bench, tmp_
     path.write_text(json.dumps({"data": data}))
     arrivals = {"length": None, "longest": None}
     more = {"arrivals": arrivals, "inputs": {"kind": "file", "file": str(path)}}
-    found = load_of(sequences, "checking", **more).measure(at(80.0), SHORT, 1)
-    assert found.failed_count == 0, found.warnings
-    assert found.completed_count > 60  # of 80
+    measurement = load_of(sequences, "checking", **more).measure(at(80.0), SHORT, 1)
+    assert measurement.failed_count == 0, measurement.warnings
+    assert measurement.completed_count > 60  # of 80
 
 
-def test_what_follows_a_failure_is_not_sent_and_fails_with_it(
+def test_rest_of_a_sequence_after_a_failure_is_not_sent_and_fails_too(
     sequences: Bench, tmp_path: Path
 ) -> None:
     path = tmp_path / "inputs.json"
     path.write_text(json.dumps({"data": [{"x": [1.0] * 4}] * 7 + [{"x": [-1.0] * 4}]}))
-    asked = load_of(sequences, "oldest", inputs={"kind": "file", "file": str(path)})
-    found = asked.measure(at(80.0), SHORT, 1)
-    assert found.completed_count > 20
-    assert 10 < found.failed_count < 60
-    (said,) = [text for text in found.warning_texts if "failed" in text]
+    load = load_of(sequences, "oldest", inputs={"kind": "file", "file": str(path)})
+    measurement = load.measure(at(80.0), SHORT, 1)
+    assert measurement.completed_count > 20
+    assert 10 < measurement.failed_count < 60
+    (said,) = [text for text in measurement.warning_texts if "failed" in text]
     assert "negative input" in said
     assert left_open(sequences, "oldest") == 0
 
@@ -145,20 +145,20 @@ def test_what_follows_a_failure_is_not_sent_and_fails_with_it(
 def test_sequence_that_the_server_forgot_is_reported(sequences: Bench) -> None:
     """It drops one that is idle for 20 ms, though only where another waits for its slot."""
     pace = {"length": 10, "longest": 10, "interval": "200ms"}
-    found = load_of(sequences, "forgetful", arrivals=pace).measure(at(100.0), SHORT, 1)
-    assert found.failed_count > 0
-    assert any("max_sequence_idle_microseconds" in text for text in found.warning_texts)
+    measurement = load_of(sequences, "forgetful", arrivals=pace).measure(at(100.0), SHORT, 1)
+    assert measurement.failed_count > 0
+    assert any("max_sequence_idle_microseconds" in text for text in measurement.warning_texts)
 
 
 def test_model_without_sequences_gets_no_sequence_flags_beside_one_with_them(
     sequences: Bench,
 ) -> None:
-    asked = {name: StreamRequests(name, share=0.5) for name in ("direct", "plain")}
-    load = sequences.streams(asked, arrivals={**PACE, "count_output": "count"})
-    found = load.measure(at(80.0), SHORT, 1)
-    assert found.failed_count == 0, found.warning_texts
-    assert found.streams["plain"].due_per_s == 40.0  # and all were answered, if late
-    assert found.sequences_at_once == 2
+    requests = {name: StreamRequests(name, share=0.5) for name in ("direct", "plain")}
+    load = sequences.streams(requests, arrivals={**PACE, "count_output": "count"})
+    measurement = load.measure(at(80.0), SHORT, 1)
+    assert measurement.failed_count == 0, measurement.warning_texts
+    assert measurement.streams["plain"].due_per_s == 40.0  # and all were answered, if late
+    assert measurement.sequences_at_once == 2
     assert load.seconds_for(20, 30.0) is not None
     assert left_open(sequences, "direct") == 0
 
@@ -168,24 +168,24 @@ def test_each_probe_is_a_separate_sequence(sequences: Bench) -> None:
     load.await_first_answers(30.0, print)
     assert load.seconds_for(20, 30.0) is not None
     assert load.seconds_alone(30.0) is not None
-    found = load.measure(LoadPoint(Arrivals.CLOSED, 8), SHORT, 1)
-    assert found.failed_count == 0
-    assert found.completed_count > 50
+    measurement = load.measure(LoadPoint(Arrivals.CLOSED, 8), SHORT, 1)
+    assert measurement.failed_count == 0
+    assert measurement.completed_count > 50
     assert left_open(sequences, "direct") == 0
 
 
 def test_an_overload_has_more_sequences_at_once_for_a_while(sequences: Bench) -> None:
     window = Window(duration_s=1.0, warmup_s=1.0, deadline_s=60.0, tail_s=1.0, slice_s=0.25)
-    found = load_of(sequences, "oldest").measure(LoadPoint(Arrivals.STEP, 100.0), window, 1)
-    assert found.failed_count == 0
-    assert found.due_per_s == pytest.approx(120, abs=5)
+    measurement = load_of(sequences, "oldest").measure(LoadPoint(Arrivals.STEP, 100.0), window, 1)
+    assert measurement.failed_count == 0
+    assert measurement.due_per_s == pytest.approx(120, abs=5)
 
 
 class HastySender(SequenceSender):
     """Waits for no answer: the mistake that is planted."""
 
-    def _ask(self, course: Any, told: Any, **marks: bool) -> None:
-        super()._ask(course, told, **marks)
+    def _ask(self, course: Any, report: Any, **marks: bool) -> None:
+        super()._ask(course, report, **marks)
         course.waiting = False
 
 
@@ -212,14 +212,14 @@ def test_wrong_order_planted_in_the_client_is_detected(
         calls = GrpcCalls(sequences.server.endpoints.grpc, None, {})
         await calls.connect()
         numbers = np.tile(np.arange(2), 10)
-        asked = SequenceSettings(first_id(), "count")
-        own = sender(OvertakingCalls(calls), asked, numbers, [SequenceIds.NUMBERS])
-        answers = await Loop(own.send, requests, 3.0, due_s=np.arange(20) * 0.01).run()
-        await own.end()
+        settings = SequenceSettings(first_id(), "count")
+        sending = sender(OvertakingCalls(calls), settings, numbers, [SequenceIds.NUMBERS])
+        answers = await Loop(sending.send, requests, 3.0, due_s=np.arange(20) * 0.01).run()
+        await sending.end()
         await calls.close()
         return answers
 
     answers = asyncio.run(sent())
     failed = int((answers.outcomes == Outcome.FAILED).sum())
     assert (failed > 0) is wrong, answers.failure
-    assert ("out of order: request" in answers.failure) is wrong
+    assert ("out of order: the model counted" in answers.failure) is wrong

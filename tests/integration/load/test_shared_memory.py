@@ -1,4 +1,4 @@
-"""Inputs in shared memory: the answers are the same, and whoever is killed leaves none of it."""
+"""Tensors in shared memory: the answers are the same, and whoever is killed leaves none of it."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from tuner.load.client import generator
 from tuner.load.client.calls import asking
 from tuner.load.setup import Site
 from tuner.load.traffic.encoding import build
+from tuner.load.traffic.reply import outputs_in
 from tuner.load.traffic.shared_memory.laying import laying
 from tuner.machine.process import group_members
 from tuner.measurement.window import Window
@@ -29,7 +30,7 @@ from tuner.server.shared_memory import SHM
 
 pytestmark = pytest.mark.integration
 
-SHORT = Window(duration_s=0.5, warmup_s=0.1, deadline_s=30.0)
+SHORT = Window(duration_s=0.5, warmup_s=0.1, deadline_s=30.0, tail_s=2.0)
 
 
 def names(prefix: str) -> list[str]:
@@ -38,8 +39,8 @@ def names(prefix: str) -> list[str]:
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    with serving_images(tmp_path_factory.mktemp("shared"), *IMAGES) as (_, found):
-        yield found
+    with serving_images(tmp_path_factory.mktemp("shared"), *IMAGES) as (_, served):
+        yield served
 
 
 @pytest.mark.parametrize("model", IMAGES)
@@ -57,15 +58,41 @@ def test_answers_are_those_to_images_in_the_request_and_differ_between_images(
     assert len({*answers[0]}) == 4
 
 
-@pytest.mark.parametrize("protocol", ["grpc", "http"])
+@pytest.mark.parametrize("batch_size", [1, 3])
+def test_outputs_are_written_to_shared_memory_each_to_a_place_of_its_request(
+    site: Site, batch_size: int
+) -> None:
+    (stream,) = images_on(site, "small", batch_size=batch_size).setup.streams
+    given, region = stream.shapes[0].inputs.first(4), site.endpoints.shared
+    assert region is not None
+    with laying(site.endpoints, [stream.form]) as lay, asking(site.endpoints) as method:
+        assert lay is not None
+        inside = build(given, stream.form, 4)
+        answers = [outputs_in(method.future(r).result())["y"].tobytes() for r in inside]
+        elsewhere = build(given, stream.form, 100, lay=lay)
+        waiting = [method.future(request) for request in elsewhere]
+        assert all(len(call.result()) < 300 for call in waiting)
+        places = [lay.outputs(stream.form, number)["y"] for number in range(len(elsewhere))]
+        offsets = [int(place["shared_memory_offset"]) for place in places]
+        written = [os.pread(region.descriptor, 32 * batch_size, offset) for offset in offsets]
+    assert len({*offsets}) == len(elsewhere) == 64
+    assert written == [answers[number % 4] for number in range(64)]
+
+
+@pytest.mark.parametrize(
+    ("protocol", "outputs"),
+    [("grpc", False), ("http", False), ("grpc", True), ("http", True), ("http-json", True)],
+)
 def test_a_load_is_answered_and_leaves_its_images_nowhere(
-    site: Site, protocol: str, monkeypatch: pytest.MonkeyPatch
+    site: Site, protocol: str, outputs: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By as many processes as there are cores, which send what was laid out once."""
     monkeypatch.setattr(generator, "processes_for", lambda *_: 2)
-    found = images_on(site, "large", protocol).measure(LOAD, SHORT, 1)
-    assert (found.failed_count, found.unanswered_count) == (0, 0)
-    assert found.completed_count == pytest.approx(20, abs=12)
+    load = images_on(site, "large", protocol, outputs=outputs)
+    measurement = load.measure(LOAD, SHORT, 1)
+    assert (measurement.failed_count, measurement.unanswered_count) == (0, 0)
+    assert measurement.latencies_us is not None
+    assert measurement.latencies_us.size == LOAD.level * SHORT.duration_s
     assert_empty(site)
 
 
@@ -95,12 +122,12 @@ def under_load(site: Site, kill: Callable[[], object]) -> None:
 
 def clients(of: int | None = None) -> list[psutil.Process]:
     """Processes of the client below this one or another, without those that have ended."""
-    found = []
+    programs = []
     for child in psutil.Process(of).children(recursive=True):
         with suppress(psutil.NoSuchProcess):  # and zombies
             if "tuner.load.client.process" in child.cmdline():
-                found.append(child)
-    return found
+                programs.append(child)
+    return programs
 
 
 def test_sigkill_of_the_processes_that_send_leaves_nothing(site: Site) -> None:

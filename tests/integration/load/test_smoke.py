@@ -22,8 +22,10 @@ def test_requests_reach_the_model_and_their_latencies_come_back(
     bench: Bench, kind: GeneratorKind
 ) -> None:
     window = Window(duration_s=1.0, warmup_s=0.3, deadline_s=60.0, tail_s=0.2)
-    found = bench.generator("plain", kind).measure(LoadPoint(Arrivals.POISSON, 20.0), window, 1)
-    assert found.completed_count > 0
-    assert found.failed_count == 0
-    assert SERVICE_S * 1e6 < found.p50_latency_us <= found.p99_latency_us
+    measurement = bench.generator("plain", kind).measure(
+        LoadPoint(Arrivals.POISSON, 20.0), window, 1
+    )
+    assert measurement.completed_count > 0
+    assert measurement.failed_count == 0
+    assert SERVICE_S * 1e6 < measurement.p50_latency_us <= measurement.p99_latency_us
     assert not list(bench.directory.glob("load-*"))

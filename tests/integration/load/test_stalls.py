@@ -29,12 +29,12 @@ def meters() -> set[psutil.Process]:
 def processes_of_new(before: set[psutil.Process]) -> list[psutil.Process]:
     """Those of a meter that begins, when all are there."""
     deadline = time.monotonic() + 30.0
-    found: list[psutil.Process] = []
-    while len(found) < 1 + min(len(os.sched_getaffinity(0)), 16):
+    processes: list[psutil.Process] = []
+    while len(processes) < 1 + min(len(os.sched_getaffinity(0)), 16):
         assert time.monotonic() < deadline
         time.sleep(0.01)
-        found = [p for meter in meters() - before for p in (meter, *meter.children())]
-    return found
+        processes = [p for meter in meters() - before for p in (meter, *meter.children())]
+    return processes
 
 
 @pytest.mark.measuring

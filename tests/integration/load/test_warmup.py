@@ -67,37 +67,37 @@ def attempt(program: Installation, tmp_path_factory: pytest.TempPathFactory) -> 
     repository = directory / "repository"
     for name, refuses in (("lazy", "False"), ("picky", "True")):
         write_model(repository / name, CONFIG.format(name=name), LAZY.replace("REFUSES", refuses))
-    with tritonserver(None, os.environ) as found:
-        launcher = LocalLauncher(found, repository)
+    with tritonserver(None, os.environ) as installation:
+        launcher = LocalLauncher(installation, repository)
         with launcher.launch([], directory / "log") as server, Control(server.endpoints) as control:
             site = Site(control, server.endpoints, program, directory)
 
             def tried(model: str) -> WarmUp | None:
                 control.load(model, None, 60.0)
-                asked = TypeAdapter(StreamRequests).validate_python(
+                requests = TypeAdapter(StreamRequests).validate_python(
                     {"model": model, "inputs": INPUTS}
                 )
-                load = streams_load(Workload(), {model: asked}, [model], site, TUNE_CLIENT)
+                load = streams_load(Workload(), {model: requests}, [model], site, TUNE_CLIENT)
                 text = (repository / model / "config.pbtxt").read_text()
                 return load.warm_up({model: text}, 60.0, lambda _: None)
 
             yield tried
 
 
-def test_what_the_first_calls_cost_is_measured_without_and_with_a_warm_up(attempt: Try) -> None:
-    found = attempt("lazy")
-    assert found is not None
-    assert found.batch_sizes == (1, 2, 3)
-    assert found.first_s >= FIRST_S
-    assert found.first_warm_s is not None
-    assert found.load_warm_s is not None
-    assert found.first_warm_s < found.first_s / 2
-    assert found.load_warm_s >= 3 * FIRST_S  # Triton runs every sample before the model is ready
-    assert found.helps
-    samples = parse(CONFIG.format(name="lazy") + found.block).model_warmup
+def test_cost_of_first_calls_is_measured_without_and_with_a_warm_up(attempt: Try) -> None:
+    warm_up = attempt("lazy")
+    assert warm_up is not None
+    assert warm_up.batch_sizes == (1, 2, 3)
+    assert warm_up.first_s >= FIRST_S
+    assert warm_up.first_warm_s is not None
+    assert warm_up.load_warm_s is not None
+    assert warm_up.first_warm_s < warm_up.first_s / 2
+    assert warm_up.load_warm_s >= 3 * FIRST_S  # Triton runs every sample before the model is ready
+    assert warm_up.helps
+    samples = parse(CONFIG.format(name="lazy") + warm_up.block).model_warmup
     assert [s.batch_size for s in samples] == [1, 2, 3]
     assert min(s.count for s in samples[1:]) >= 2  # their second call is the slow one
-    assert {(name, *own.dims) for s in samples for name, own in s.inputs.items()} == {
+    assert {(name, *tensor.dims) for s in samples for name, tensor in s.inputs.items()} == {
         ("ids", 16),
         ("text", 1),
     }
@@ -105,8 +105,8 @@ def test_what_the_first_calls_cost_is_measured_without_and_with_a_warm_up(attemp
 
 def test_model_that_refuses_the_samples_is_reported(attempt: Try) -> None:
     """In its own words, unless the server ends over it, as tritonserver 2.51 does at times."""
-    found = attempt("picky")
-    assert found is not None
-    assert not found.helps
-    assert "no token is 0" in found.refused or "the server is gone" in found.refused
-    assert "was tried, and refused: " in found.sentence
+    warm_up = attempt("picky")
+    assert warm_up is not None
+    assert not warm_up.helps
+    assert "no token is 0" in warm_up.refused or "the server is gone" in warm_up.refused
+    assert "was tried, and refused: " in warm_up.sentence

@@ -56,21 +56,21 @@ FIELDS = {
 
 
 def test_every_kind_of_field_arrives(control: Control) -> None:
-    asked = with_fields(parse(PYTHON), FIELDS)
-    control.load("m", to_load_json(asked), DEADLINE_S)
-    assert differences(asked, control.running_config("m"), FIELDS) == []
+    requested = with_fields(parse(PYTHON), FIELDS)
+    control.load("m", to_load_json(requested), DEADLINE_S)
+    assert differences(requested, control.running_config("m"), FIELDS) == []
 
 
 def test_an_unlike_config_is_noticed(control: Control) -> None:
-    asked = parse(PYTHON)
-    control.load("m", to_load_json(asked), DEADLINE_S)
-    different = differences(with_fields(asked, FIELDS), control.running_config("m"), FIELDS)
+    requested = parse(PYTHON)
+    control.load("m", to_load_json(requested), DEADLINE_S)
+    different = differences(with_fields(requested, FIELDS), control.running_config("m"), FIELDS)
     assert len(different) == len(FIELDS)
 
 
-def test_what_triton_fills_in_is_no_difference(control: Control) -> None:
-    asked = config("dynamic_batching { }")
-    control.load("m", to_load_json(asked), DEADLINE_S)
+def test_fields_that_triton_fills_in_are_no_difference(control: Control) -> None:
+    requested = config("dynamic_batching { }")
+    control.load("m", to_load_json(requested), DEADLINE_S)
     paths = [
         "dynamic_batching.preferred_batch_size",
         "instance_group.count",
@@ -79,7 +79,7 @@ def test_what_triton_fills_in_is_no_difference(control: Control) -> None:
         "version_policy.latest.num_versions",
         "default_model_filename",
     ]
-    assert differences(asked, control.running_config("m"), paths) == []
+    assert differences(requested, control.running_config("m"), paths) == []
 
 
 def test_an_edited_file_is_read_by_triton_as_meant(control: Control, repository: Path) -> None:
@@ -87,8 +87,8 @@ def test_an_edited_file_is_read_by_triton_as_meant(control: Control, repository:
     files.path.write_text(edit(files.text, FIELDS))
     control.unload("m", DEADLINE_S)
     control.load("m", None, DEADLINE_S)
-    asked = read_model(repository, "m").config()
-    assert differences(asked, control.running_config("m"), FIELDS) == []
+    requested = read_model(repository, "m").config()
+    assert differences(requested, control.running_config("m"), FIELDS) == []
     files.path.write_text(files.text)
 
 
@@ -108,9 +108,9 @@ def test_triton_loads_what_the_rules_allow(control: Control, text: str) -> None:
 
 
 def test_a_batcher_without_batches_loads(control: Control) -> None:
-    asked = config("dynamic_batching { }")
-    asked.max_batch_size = 0
-    control.load("m", to_load_json(asked), DEADLINE_S)
+    requested = config("dynamic_batching { }")
+    requested.max_batch_size = 0
+    control.load("m", to_load_json(requested), DEADLINE_S)
     assert control.running_config("m").max_batch_size == 0
 
 

@@ -24,7 +24,7 @@ DEADLINE_S = 60.0
 UNREACHABLE = "after connection broken"
 RANDOM = np.random.default_rng(0)
 #: Of each network one inference, in a batch of one.
-ASKED = {
+REQUESTS = {
     "magika": {"bytes": RANDOM.integers(0, 257, (1, 2048), np.int32)},
     "opennsfw": {"input:0": 255 * RANDOM.random((1, 224, 224, 3), np.float32) - 110},
     "text-detector": {"x": RANDOM.standard_normal((1, 3, 160, 320), np.float32)},
@@ -75,10 +75,10 @@ def computed(laid_out: Path, model: str, tensors: Tensors) -> Tensors:
     return dict(zip(names, session.run(names, tensors), strict=True))
 
 
-def assert_close(found: Tensors, expected: Tensors) -> None:
-    assert found.keys() == expected.keys()
+def assert_close(outputs: Tensors, expected: Tensors) -> None:
+    assert outputs.keys() == expected.keys()
     for name, array in expected.items():
-        np.testing.assert_allclose(found[name], array, rtol=1e-3, atol=1e-5)
+        np.testing.assert_allclose(outputs[name], array, rtol=1e-3, atol=1e-5)
 
 
 def test_the_committed_specs_are_what_init_drafts(laid_out: Path) -> None:
@@ -86,7 +86,7 @@ def test_the_committed_specs_are_what_init_drafts(laid_out: Path) -> None:
 
 
 @pytest.mark.parametrize("name", TUNED)
-def test_each_is_planned(laid_out: Path, name: str) -> None:
+def test_plan_of_each_network_shows_candidates(laid_out: Path, name: str) -> None:
     command = tune("plan", f"{name}.yaml")
     done = subprocess.run(
         command, cwd=laid_out, env=environment(laid_out), check=True, capture_output=True, text=True
@@ -99,17 +99,17 @@ def test_each_is_planned(laid_out: Path, name: str) -> None:
 def test_a_lone_request_gets_the_answer_of_onnx_runtime(
     client: InferenceServerClient, laid_out: Path, name: str
 ) -> None:
-    assert_close(answer(client, name, ASKED[name]), computed(laid_out, name, ASKED[name]))
+    assert_close(answer(client, name, REQUESTS[name]), computed(laid_out, name, REQUESTS[name]))
 
 
 def test_the_pipeline_answers_as_its_networks_do(
     client: InferenceServerClient, laid_out: Path
 ) -> None:
-    image = ASKED["text-detector"]["x"]
-    found = computed(laid_out, "text-detector", {"x": image})["sigmoid_0.tmp_0"]
-    line = answer(client, "cut-line", {"image": image, "map": found})["line"]
+    image = REQUESTS["text-detector"]["x"]
+    output = computed(laid_out, "text-detector", {"x": image})["sigmoid_0.tmp_0"]
+    line = answer(client, "cut-line", {"image": image, "map": output})["line"]
     (angle,) = computed(laid_out, "angle-classifier", {"x": line}).values()
-    assert_close(answer(client, "ocr", {"image": image}), {"map": found, "angle": angle})
+    assert_close(answer(client, "ocr", {"image": image}), {"map": output, "angle": angle})
 
 
 def test_the_line_is_where_the_detector_sees_text(client: InferenceServerClient) -> None:

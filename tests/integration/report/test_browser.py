@@ -113,13 +113,27 @@ def test_a_check_shows_its_trend_in_silence(browser: Any, tmp_path: Path) -> Non
     assert page.get_log("browser") == []
 
 
-def test_words_are_painted_within_a_second(browser: Any, report: Path) -> None:
-    first = "return performance.getEntriesByName('first-contentful-paint')[0]?.startTime"
-    painted = []
-    for _ in range(3):  # the machine may be busy with something else once
+#: Notes when the charts of a page are there.
+NOTING = """
+new MutationObserver(() => { window.drawnAt ??= performance.now(); })
+  .observe(document, {subtree: true, attributes: true, attributeFilter: ["data-charts"]});
+"""
+
+
+def test_words_are_painted_before_the_charts(browser: Any, report: Path) -> None:
+    command = {"source": NOTING}
+    noting = browser.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", command)
+    paint = "performance.getEntriesByName('first-contentful-paint')[0]?.startTime"
+
+    def words_come_first() -> bool:
         page = opened(browser, report)
-        painted.append(run(page, first))
-    assert min(painted) < 1000
+        return bool(run(page, f"return {paint} < window.drawnAt"))
+
+    try:
+        # the process that paints may be kept waiting once
+        assert any(words_come_first() for _ in range(3))
+    finally:
+        browser.execute_cdp_cmd("Page.removeScriptToEvaluateOnNewDocument", noting)
 
 
 @pytest.mark.measuring
@@ -141,13 +155,15 @@ def test_200_trials_take_less_than_three_seconds(report: Path) -> None:
 
 def test_page_requests_only_the_file_itself(page: Any, report: Path) -> None:
     messages = [json.loads(entry["message"])["message"] for entry in page.get_log("performance")]
-    asked = [
+    requested = [
         m["params"]["request"]["url"]
         for m in messages
         if m["method"] == "Network.requestWillBeSent"
     ]
-    assert report.as_uri() in asked
-    assert [u for u in asked if u != report.as_uri() and not u.startswith(("data:", "blob:"))] == []
+    assert report.as_uri() in requested
+    assert [
+        u for u in requested if u != report.as_uri() and not u.startswith(("data:", "blob:"))
+    ] == []
 
 
 def test_a_click_on_a_point_opens_its_trial(page: Any) -> None:
@@ -173,11 +189,11 @@ def test_a_click_on_a_point_opens_its_trial(page: Any) -> None:
 
 
 def test_the_table_of_trials_can_be_filtered(page: Any) -> None:
-    shown = "return document.querySelectorAll('.trials > tbody > tr:not([hidden])').length"
-    assert run(page, shown) == 200
+    visible_count = "return document.querySelectorAll('.trials > tbody > tr:not([hidden])').length"
+    assert run(page, visible_count) == 200
     page.find_element("id", "filter-text").send_keys("out of memory")
-    wait_for(lambda: 0 < run(page, shown) < 200)
-    failed = run(page, shown)
+    wait_for(lambda: 0 < run(page, visible_count) < 200)
+    failed = run(page, visible_count)
     assert run(page, "return document.querySelector('#filter-count').value") == (
         f"{failed} of 200 trials"
     )
@@ -186,8 +202,8 @@ def test_the_table_of_trials_can_be_filtered(page: Any) -> None:
 def test_outcomes_can_be_chosen(page: Any) -> None:
     outcome = select.Select(page.find_element("id", "filter-outcome"))
     outcome.select_by_visible_text("failed")
-    shown = "return [...document.querySelectorAll('.trials > tbody > tr:not([hidden])')]"
-    outcomes = f"{shown}.map(row => row.cells[1].textContent)"
+    visible_rows = "return [...document.querySelectorAll('.trials > tbody > tr:not([hidden])')]"
+    outcomes = f"{visible_rows}.map(row => row.cells[1].textContent)"
     wait_for(lambda: set(run(page, outcomes)) == {"failed"}, seconds=5)
     assert 0 < len(run(page, outcomes)) < 200
 

@@ -56,20 +56,20 @@ def test_the_spec_comes_before_the_variable_and_the_variable_before_path(tmp_pat
         "PATH": str(places["path"].parent),
         "TUNE_PERF_ANALYZER": str(places["variable"]),
     }
-    with perf_analyzer(str(places["spec"]), environment) as found:
-        assert (found.binary, found.origin) == (places["spec"], Origin.SPEC)
-    with perf_analyzer(None, environment) as found:
-        assert (found.binary, found.origin) == (places["variable"], Origin.VARIABLE)
+    with perf_analyzer(str(places["spec"]), environment) as program:
+        assert (program.binary, program.origin) == (places["spec"], Origin.SPEC)
+    with perf_analyzer(None, environment) as program:
+        assert (program.binary, program.origin) == (places["variable"], Origin.VARIABLE)
     del environment["TUNE_PERF_ANALYZER"]
-    with perf_analyzer(None, environment) as found:
-        assert (found.binary, found.origin) == (places["path"], Origin.PATH)
+    with perf_analyzer(None, environment) as program:
+        assert (program.binary, program.origin) == (places["path"], Origin.PATH)
 
 
 def test_custom_server_uses_the_directories_beside_it(tmp_path: Path) -> None:
     for name in ("bin", "backends"):
         (tmp_path / name).mkdir()
-    own = script(tmp_path / "bin" / "tritonserver", "echo '| server_version | 9.9.9 |'; exit 1")
-    with tritonserver(str(own), os.environ) as server:
+    custom = script(tmp_path / "bin" / "tritonserver", "echo '| server_version | 9.9.9 |'; exit 1")
+    with tritonserver(str(custom), os.environ) as server:
         assert server.version == "9.9.9"
         assert server.backend_directory == tmp_path / "backends"
         assert server.cache_directory is None
@@ -100,8 +100,8 @@ def test_programs_that_are_something_else_are_refused(tmp_path: Path) -> None:
         with perf_analyzer(str(fake), os.environ):
             pass
     fake = script(tmp_path / "perf_analyzer", f"{version}; [ $1 = --version ] || exit 99")
-    with perf_analyzer(str(fake), os.environ) as found:
-        assert found.version == "0.0.0 (commit 3a4)"
+    with perf_analyzer(str(fake), os.environ) as program:
+        assert program.version == "0.0.0 (commit 3a4)"
     fake = script(tmp_path / "tritonserver", "echo 'error: cannot find my files'; exit 1")
     said = r"does not start: cannot find my files \(named by \$TUNE_TRITONSERVER\)"
     with pytest.raises(EnvironmentNotReadyError, match=said) as refused:

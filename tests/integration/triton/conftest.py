@@ -15,8 +15,8 @@ from tuner.triton.local import LocalLauncher
 
 @pytest.fixture(scope="session")
 def installation() -> Iterator[Installation]:
-    with tritonserver(None, os.environ) as found:
-        yield found
+    with tritonserver(None, os.environ) as program:
+        yield program
 
 
 @pytest.fixture

@@ -89,8 +89,8 @@ def served(installation: Installation, tmp_path: Path) -> Callable[..., Any]:
         job = prepare(Request(spec=tmp_path / "spec.yaml"))
         launcher = LocalLauncher(installation, tmp_path / "models")
         programs = Programs(launcher, cast("Any", None), cast("Any", None), "2.51.0")
-        with serving(job, programs, tmp_path, TimeBook()) as found:
-            yield found
+        with serving(job, programs, tmp_path, TimeBook()) as ready:
+            yield ready
 
     return served
 
@@ -138,11 +138,11 @@ def candidate(served: Serving, **fields: Any) -> Candidate:
     names = {"count": COUNT, "size": SIZE, "batcher": BATCHER, "delay": DELAY, "only": PREFERRED}
     space = served.job.space
     changed = {names[name]: value for name, value in fields.items()}
-    found = space.candidate(
+    chosen = space.candidate(
         {**space.values(space.current), **values_of(changed, served.job.spec.name)}
     )
-    assert space.contains(found)
-    return found
+    assert space.contains(chosen)
+    return chosen
 
 
 def mean_batch_size(served: Serving) -> float:
@@ -160,10 +160,10 @@ def mean_batch_size(served: Serving) -> float:
 def test_a_model_without_a_config_that_completes_everything(
     served: Callable[..., Any], installation: Installation, tmp_path: Path
 ) -> None:
-    with served(BOTH, None) as found:
-        written = Written(found)
-        space = found.job.space
-        assert found.completed == (
+    with served(BOTH, None) as ready:
+        written = Written(ready)
+        space = ready.job.space
+        assert ready.completed == (
             "the server completes the config: max_batch_size 8, input, output, dynamic_batching"
         )
         assert fields_of(space.current) == {
@@ -177,28 +177,28 @@ def test_a_model_without_a_config_that_completes_everything(
 
         # What it sets by itself cannot be had otherwise, and is no candidate.
         assert all(fields_of(c)[SIZE] == 8 for c in space.enumerate())
-        delayed = written.deployed(candidate(found, delay=500))
+        delayed = written.deployed(candidate(ready, delay=500))
         assert delayed == "dynamic_batching {\n  max_queue_delay_microseconds: 500\n}\n"
         # Triton compares preferred sizes with the file's max_batch_size before it is completed.
-        assert "max_batch_size: 8" in written.deployed(candidate(found, only=(4,)))
+        assert "max_batch_size: 8" in written.deployed(candidate(ready, only=(4,)))
 
-        assert mean_batch_size(found) > 1
-        off = candidate(found, batcher=None, count=2)
+        assert mean_batch_size(ready) > 1
+        off = candidate(ready, batcher=None, count=2)
         assert "preferred_batch_size: [ 1 ]" in written.deployed(off)
-        assert mean_batch_size(found) == 1
+        assert mean_batch_size(ready) == 1
     assert written.runs_as_measured(installation, tmp_path / "again")
 
 
 def test_max_batch_size_alone_beside_a_batcher_that_is_completed(
     served: Callable[..., Any], installation: Installation, tmp_path: Path
 ) -> None:
-    with served(OPEN, "max_batch_size: 8\n") as found:
-        written = Written(found)
-        assert fields_of(found.job.space.current)[BATCHER] is True
-        assert written.deployed(found.job.space.current) == "max_batch_size: 8\n"
-        smaller = written.deployed(candidate(found, size=4))
+    with served(OPEN, "max_batch_size: 8\n") as ready:
+        written = Written(ready)
+        assert fields_of(ready.job.space.current)[BATCHER] is True
+        assert written.deployed(ready.job.space.current) == "max_batch_size: 8\n"
+        smaller = written.deployed(candidate(ready, size=4))
         assert smaller == "max_batch_size: 4\n"
-        written.deployed(candidate(found, size=4, batcher=None))
+        written.deployed(candidate(ready, size=4, batcher=None))
     assert written.runs_as_measured(installation, tmp_path / "again")
 
 
@@ -206,9 +206,9 @@ def test_a_batcher_that_comes_back_when_it_is_taken_out_of_the_file(
     served: Callable[..., Any], installation: Installation, tmp_path: Path
 ) -> None:
     config = "max_batch_size: 8\ndynamic_batching { max_queue_delay_microseconds: 500 }\n"
-    with served(OPEN, config) as found:
-        written = Written(found)
-        text = written.deployed(candidate(found, batcher=None))
+    with served(OPEN, config) as ready:
+        written = Written(ready)
+        text = written.deployed(candidate(ready, batcher=None))
         assert "preferred_batch_size: [ 1 ]" in text
         assert "delay" not in text
     assert written.runs_as_measured(installation, tmp_path / "again")
@@ -217,10 +217,10 @@ def test_a_batcher_that_comes_back_when_it_is_taken_out_of_the_file(
 def test_a_model_that_completes_tensors_only(
     served: Callable[..., Any], installation: Installation, tmp_path: Path
 ) -> None:
-    with served("pass", 'max_batch_size: 8\ninput [ { name: "x" } ]\n') as found:
-        written = Written(found)
-        assert fields_of(found.job.space.current)[BATCHER] is None
-        on = written.deployed(candidate(found, size=4, batcher=True, delay=500))
+    with served("pass", 'max_batch_size: 8\ninput [ { name: "x" } ]\n') as ready:
+        written = Written(ready)
+        assert fields_of(ready.job.space.current)[BATCHER] is None
+        on = written.deployed(candidate(ready, size=4, batcher=True, delay=500))
         assert "input" in on
         assert "TYPE_FP32" not in on
     assert written.runs_as_measured(installation, tmp_path / "again")
@@ -229,10 +229,10 @@ def test_a_model_that_completes_tensors_only(
 def test_space_of_fields_that_the_model_sets_itself_is_reported(served: Callable[..., Any]) -> None:
     spec = SPEC[: SPEC.index("space:")] + "space: {max_batch_size: {choice: [2, 4]}}\n"
     with (
-        served(BOTH, None, spec) as found,
+        served(BOTH, None, spec) as ready,
         pytest.raises(NothingToSearchError, match="the server sets max_batch_size to 8, whatever"),
     ):
-        refuse_empty(found.job.space)
+        refuse_empty(ready.job.space)
 
 
 def test_model_that_does_not_load_ends_with_the_error_of_the_model(

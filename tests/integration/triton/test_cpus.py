@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -104,12 +104,12 @@ def serving(
 def masks(server: LocalServer) -> set[tuple[int, ...]]:
     """Those of all threads of the server and its children."""
     process = psutil.Process(server.pid)
-    tasks = [
-        int(task.name)
-        for member in (process, *process.children(recursive=True))
-        for task in Path(f"/proc/{member.pid}/task").iterdir()
-    ]
-    return {tuple(sorted(os.sched_getaffinity(task))) for task in tasks}
+    there = set[tuple[int, ...]]()
+    for member in (process, *process.children(recursive=True)):
+        for task in Path(f"/proc/{member.pid}/task").iterdir():
+            with suppress(ProcessLookupError):  # it has ended meanwhile
+                there.add(tuple(sorted(os.sched_getaffinity(int(task.name)))))
+    return there
 
 
 def python_model(repository: Path, name: str, code: str) -> None:

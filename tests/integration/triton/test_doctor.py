@@ -32,7 +32,7 @@ def test_a_machine_with_the_wheels_is_ready(tmp_path: Path) -> None:
     assert all(check.fix or check.ok for check in checks.values())
 
 
-def test_what_is_missing_comes_with_a_fix(tmp_path: Path) -> None:
+def test_missing_programs_and_repository_come_with_a_fix(tmp_path: Path) -> None:
     server = ServerSpec(mode=ServerMode.LOCAL, binary="/no/such/tritonserver")
     checks = by_id(
         run_checks(

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
-from builders.triton_repository import FIRST, SECOND, WHOLE, make_ensemble
+from builders.triton_repository import FIRST, SECOND, TOP, make_ensemble
 from contract.server_contract import answer
 
 from tuner.errors import DeployRefusedError
@@ -32,7 +32,7 @@ def steps(**fields: Mapping[str, FieldValue]) -> Candidate:
 
 
 def answers(deployer: Deployer) -> bool:
-    return answer(deployer.server.endpoints, WHOLE, [1, 2, 3, 4]) == [4, 8, 12, 16]
+    return answer(deployer.server.endpoints, TOP, [1, 2, 3, 4]) == [4, 8, 12, 16]
 
 
 @pytest.fixture
@@ -43,7 +43,7 @@ def launcher(installation: Installation, tmp_path: Path) -> LocalLauncher:
 @pytest.fixture
 def make(launcher: LocalLauncher, tmp_path: Path) -> Callable[..., Deployer]:
     def deployer(by: ServerLauncher = launcher) -> Deployer:
-        served = read_served(launcher.repository, [WHOLE])
+        served = read_served(launcher.repository, [TOP])
         return Deployer(by, served, tmp_path / "server.log", load_timeout_s=30.0)
 
     return deployer
@@ -63,13 +63,13 @@ def test_each_step_is_changed_with_the_least_work_and_the_ensemble_answers(
 
         smaller = deployer.deploy(steps(first={COUNT: 2, SIZE: 4}, second={COUNT: 2}))
         assert smaller.kind is DeploymentKind.RELOAD
-        assert [smaller.running[m].max_batch_size for m in (FIRST, SECOND, WHOLE)] == [4, 8, 4]
+        assert [smaller.running[m].max_batch_size for m in (FIRST, SECOND, TOP)] == [4, 8, 4]
         assert [smaller.running[m].instance_group[0].count for m in (FIRST, SECOND)] == [2, 2]
         assert answers(deployer)
 
         # Smaller batches for all: the ensemble is gone for a moment between its first step and it.
         both = {SIZE: 2}
-        assert deployer.deploy(steps(first=both, whole=both)).running[WHOLE].max_batch_size == 2
+        assert deployer.deploy(steps(first=both, whole=both)).running[TOP].max_batch_size == 2
         assert answers(deployer)
 
 
@@ -107,7 +107,7 @@ def test_a_server_without_completion_serves_the_same_ensemble(
 def test_a_remote_servers_ensemble_is_put_back_as_it_was(
     launcher: LocalLauncher, make: Callable[..., Deployer], tmp_path: Path
 ) -> None:
-    names = (FIRST, SECOND, WHOLE)
+    names = (FIRST, SECOND, TOP)
     with launcher.launch([], tmp_path / "log") as theirs, Control(theirs.endpoints) as control:
         control.load(FIRST, None, 30)
         with make(RemoteLauncher(theirs.endpoints, names)) as deployer:

@@ -82,7 +82,7 @@ def test_a_server_without_metrics_and_one_without_the_model(
         (tmp_path / "hidden").rename(tmp_path / "own" / "another")
         spec = spec_of(tmp_path, launcher, without, "another")
         spec.write_text(spec.read_text().replace(str(launcher.repository), str(tmp_path / "own")))
-        refused(tune, spec, "has no model 'another' in its repository", "put the model's directory")
+        refused(tune, spec, "has no model 'another' in its repository", "copy the model's")
 
 
 def test_a_server_that_lacks_the_backend(
@@ -110,7 +110,7 @@ def test_run_reports_a_server_without_the_backend_at_the_first_try(
 @pytest.mark.parametrize("mode", [ServerMode.REMOTE, ServerMode.DOCKER])
 # The docker SDK leaves its socket open when nobody answers.
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-def test_what_takes_connections_and_never_answers_is_not_waited_for(
+def test_endpoint_that_accepts_and_never_answers_is_refused_in_time(
     launcher: LocalLauncher,
     tmp_path: Path,
     tune: Tune,

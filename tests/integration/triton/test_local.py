@@ -89,7 +89,7 @@ def test_a_killed_server_leaves_nothing_in_tmp(launcher: LocalLauncher, tmp_path
     assert not any(path.exists() for path in made) or local._python_servers()
 
 
-def test_what_is_removed_from_tmp_is_not_that_of_a_server_that_stays_up(
+def test_cleanup_of_tmp_leaves_files_of_a_server_that_stays_up(
     launcher: LocalLauncher, tmp_path: Path
 ) -> None:
     place = Path("/tmp")
@@ -98,8 +98,8 @@ def test_what_is_removed_from_tmp_is_not_that_of_a_server_that_stays_up(
         control.load(MODEL, None, 30)
         theirs = {*place.glob("python_env_*")} - before
         servers = local._python_servers()
-        with launcher.launch([], tmp_path / "b") as server, Control(server.endpoints) as own:
-            own.load(MODEL, None, 30)
+        with launcher.launch([], tmp_path / "b") as server, Control(server.endpoints) as second:
+            second.load(MODEL, None, 30)
             made = {*place.glob("python_env_*")} - before - theirs
         assert made
         # Beside one that another test has just started it may be that one's, and is left to it.

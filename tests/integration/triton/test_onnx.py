@@ -153,18 +153,18 @@ def test_requests_of_one_length_are_joined_and_each_gets_its_response(
     onnx: Onnx, length: int
 ) -> None:
     random = np.random.default_rng(0)
-    asked = [random.integers(0, 100, (1 + n % 2, length)) for n in range(6)]
+    requests = [random.integers(0, 100, (1 + n % 2, length)) for n in range(6)]
     before = onnx.control.statistics("joined").execution_count
-    with ThreadPoolExecutor(len(asked)) as clients:
-        answers = list(clients.map(lambda ids: onnx.infer("joined", ids=ids), asked))
-    assert onnx.control.statistics("joined").execution_count - before < len(asked)
-    for ids, answer in zip(asked, answers, strict=True):
+    with ThreadPoolExecutor(len(requests)) as clients:
+        answers = list(clients.map(lambda ids: onnx.infer("joined", ids=ids), requests))
+    assert onnx.control.statistics("joined").execution_count - before < len(requests)
+    for ids, answer in zip(requests, answers, strict=True):
         every, pooled = onnx.expected("joined", ids=ids)
         np.testing.assert_allclose(answer["every"], every, rtol=1e-4, atol=1e-5)
         np.testing.assert_allclose(answer["pooled"], pooled, rtol=1e-4, atol=1e-5)
 
 
-def test_what_onnx_runtime_refuses_fails_the_request_and_not_the_model(onnx: Onnx) -> None:
+def test_error_of_onnx_runtime_fails_the_request_and_not_the_model(onnx: Onnx) -> None:
     with pytest.raises(InferenceServerException, match=r"onnx runtime error \d+: .*Gather"):
         onnx.infer("joined", ids=np.array([[1, 2, 1000]]))
     assert onnx.infer("joined", ids=np.array([[1, 2, 3]]))["pooled"].shape == (1, 32)
@@ -238,7 +238,7 @@ def test_each_drafted_knob_is_accepted_and_reads_back_as_requested(onnx: Onnx, p
         ("bare", ACCELERATOR % "OpenVINO", "unknown Execution Accelerator 'OpenVINO' is requested"),
     ],
 )
-def test_what_does_not_fit_the_model_is_refused_in_the_backends_words(
+def test_config_that_does_not_fit_the_model_is_refused_in_the_backends_words(
     onnx: Onnx, name: str, config: str | None, words: str
 ) -> None:
     sent = config and 'backend: "onnxruntime"\n' + GROUP + config

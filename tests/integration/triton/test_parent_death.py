@@ -46,12 +46,12 @@ def test_sigkill_of_the_parent_leaves_nothing(tmp_path: Path, behaviour: str) ->
     with subprocess.Popen(command, stdout=subprocess.PIPE) as parent:
         assert parent.stdout is not None
         group = int(parent.stdout.readline())
-        eventually(lambda: stubs(group) == 1, 20)
+        eventually(lambda: stubs(group) == 1)
         if behaviour == "good":
             assert parent.stdout.readline() == b"loaded\n"
         assert list(Path(SHM).glob(f"tune-{parent.pid}-*")) != []
         parent.kill()
-        eventually(lambda: group_members(group) == [], 2)
+        eventually(lambda: group_members(group) == [])
     assert list(Path(SHM).glob(f"tune-{parent.pid}-*")) == []
     assert sorted(path.relative_to(repository) for path in repository.rglob("*")) == before
 

@@ -88,5 +88,5 @@ def test_a_server_that_is_gone_at_the_end_is_an_error(
         launched.__enter__()
         remote.refuse_left_otherwise()
     launched.__exit__(None, None, None)
-    with pytest.raises(EnvironmentNotReadyError, match=f"is not as it was found: {MODEL}: "):
+    with pytest.raises(EnvironmentNotReadyError, match=f"were not restored: {MODEL}: "):
         remote.refuse_left_otherwise()

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import fcntl
-import os
-import signal
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import count, cycle
 from pathlib import Path
-from typing import Any
 
 import pytest
+from builders.killed import Killer
 from builders.plans import cut_short, make_file
 
 from tuner.errors import SpecError
-from tuner.writeback.plan import WritePlan, apply
+from tuner.writeback.apply import apply
+from tuner.writeback.plan import WritePlan
 from tuner.writeback.repository import repair
 from tuner.writeback.rollback import rollback
 
@@ -29,49 +27,11 @@ TEXTS = {
     "head": (None, "# new h\n"),
 }
 
-#: All that a write does to the disk; a kill comes before each, and in the middle of each `write`.
-CALLS = [
-    (os, "open"),
-    (os, "mkdir"),
-    (os, "write"),
-    (os, "fsync"),
-    (os, "ftruncate"),
-    (os, "fchmod"),
-    (os, "close"),
-    (fcntl, "flock"),
-    (Path, "replace"),
-    (Path, "unlink"),
-]
 
-
-def killed_at(point: int, act: Callable[[], object]) -> bool:
-    """Runs ``act`` in a process that is killed at its so-manieth call; False if it came through."""
-    child = os.fork()
-    if not child:
-        left = iter(range(point, -1, -1))
-        for owner, name in CALLS:
-            setattr(owner, name, counted(getattr(owner, name), left, in_half=name == "write"))
-        act()
-        os._exit(0)
-    _, status = os.waitpid(child, 0)
-    if os.WIFSIGNALED(status):
-        assert os.WTERMSIG(status) == signal.SIGKILL
-        return True
-    assert os.waitstatus_to_exitcode(status) == 0, "the child failed"
-    return False
-
-
-def counted(call: Any, left: Iterator[int], *, in_half: bool) -> Any:
-    def wrapped(*args: Any, **kwargs: Any) -> Any:
-        if next(left, None) == 0:
-            os.kill(os.getpid(), signal.SIGKILL)
-        if in_half and next(left, None) == 0:
-            descriptor, data = args
-            call(descriptor, bytes(data)[: len(data) // 2])
-            os.kill(os.getpid(), signal.SIGKILL)
-        return call(*args, **kwargs)
-
-    return wrapped
+@pytest.fixture(scope="module")
+def killer() -> Iterator[Killer]:
+    with Killer() as started:
+        yield started
 
 
 def contents(plan: WritePlan) -> list[str | None]:
@@ -101,13 +61,12 @@ def make_plan(repository: Path, models: Sequence[str], config: str) -> WritePlan
     ],
 )
 def test_killed_at_any_point_all_files_are_old_or_new_after_the_next_command(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, models: tuple[str, ...], config: str
+    tmp_path: Path, killer: Killer, models: tuple[str, ...], config: str
 ) -> None:
     """The next command finishes it or finds it whole: a run, `tune apply`, or `tune rollback`.
 
     The same where what is killed was itself putting right what a kill had left.
     """
-    monkeypatch.setattr(os, "fsync", lambda descriptor: None)  # a kill loses nothing: no power cut
     follows = cycle([settle, finish, undo])
     several = len(models) > 1
     halves = []
@@ -119,7 +78,7 @@ def test_killed_at_any_point_all_files_are_old_or_new_after_the_next_command(
                     apply(plan)
                 if act is put_right:
                     cut_short(plan, "bert", "head")
-                if not killed_at(point, partial(act, plan, name)):
+                if not killer.killed_at(point, act(plan, name)):
                     break
                 halves.append(contents(plan) not in (before(plan), after(plan)))
                 next(follows)(plan, name)
@@ -132,14 +91,13 @@ def test_killed_at_any_point_all_files_are_old_or_new_after_the_next_command(
 
 
 def test_killed_rollback_of_an_unrecorded_write_is_complete_after_the_next_command(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, killer: Killer
 ) -> None:
-    monkeypatch.setattr(os, "fsync", lambda descriptor: None)
     halves = []
     for point in count():
         plan = make_plan(tmp_path / str(point), list(TEXTS), "config.pbtxt")
         apply(plan)
-        if not killed_at(point, partial(repair, plan.repository, unrecorded="r1")):
+        if not killer.killed_at(point, partial(repair, plan.repository, unrecorded="r1")):
             break
         halves.append(contents(plan) not in (before(plan), after(plan)))
         settle(plan, "")
@@ -148,16 +106,16 @@ def test_killed_rollback_of_an_unrecorded_write_is_complete_after_the_next_comma
     assert sum(halves) >= 5
 
 
-def put_right(plan: WritePlan, name: str) -> None:
-    repair(plan.repository)
+def put_right(plan: WritePlan, name: str) -> Callable[[], object]:
+    return partial(repair, plan.repository)
 
 
-def write(plan: WritePlan, name: str) -> None:
-    apply(plan)
+def write(plan: WritePlan, name: str) -> Callable[[], object]:
+    return partial(apply, plan)
 
 
-def take_back(plan: WritePlan, name: str) -> None:
-    rollback(plan.repository, name)
+def take_back(plan: WritePlan, name: str) -> Callable[[], object]:
+    return partial(rollback, plan.repository, name)
 
 
 def settle(plan: WritePlan, name: str) -> None:

@@ -16,12 +16,12 @@ AFTER = {"credited_infer_per_s": 1250.0, "p99_latency_us": 80_500.0}
 
 
 def test_what_is_in_the_repository_after_a_run_is_what_it_wrote_or_what_was_there() -> None:
-    found = {"status": "improved", "baseline": BEFORE, "winner": AFTER, "written": {"path": "m"}}
+    outcome = {"status": "improved", "baseline": BEFORE, "winner": AFTER, "written": {"path": "m"}}
     better = replace(STARTED, ending="improved", written=True, before_per_s=100.0)
-    assert credited(STARTED, found) == replace(better, credited_per_s=1250.0, p99_ms=80.5)
-    found |= {"status": "not known", "written": None}
+    assert credited(STARTED, outcome) == replace(better, credited_per_s=1250.0, p99_ms=80.5)
+    outcome |= {"status": "not known", "written": None}
     same = replace(STARTED, ending="not known", before_per_s=100.0)
-    assert credited(STARTED, found) == replace(same, credited_per_s=100.0, p99_ms=90.0)
+    assert credited(STARTED, outcome) == replace(same, credited_per_s=100.0, p99_ms=90.0)
 
 
 def test_only_a_config_that_was_written_is_soaked(tmp_path: Path) -> None:
@@ -29,17 +29,17 @@ def test_only_a_config_that_was_written_is_soaked(tmp_path: Path) -> None:
 
 
 def test_a_run_that_ended_is_not_repeated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = []
+    commands = []
 
     def tune_completely(directory: Path, model: str, number: int) -> Tuned:
-        asked.append((model, number))
+        commands.append((model, number))
         return replace(STARTED, model=model, number=number)
 
     monkeypatch.setattr(evidence, "tune_completely", tune_completely)
     for model, number in [("magika", 1), ("ocr", 1), ("magika", 1), ("magika", 2)]:
         measure(tmp_path, model, number)
-    assert asked == [("magika", 1), ("ocr", 1), ("magika", 2)]
-    assert [(run["model"], run["number"]) for run in kept(tmp_path)] == asked
+    assert commands == [("magika", 1), ("ocr", 1), ("magika", 2)]
+    assert [(run["model"], run["number"]) for run in kept(tmp_path)] == commands
 
 
 def test_a_run_whose_soak_failed_is_only_soaked_again(

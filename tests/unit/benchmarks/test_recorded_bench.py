@@ -54,18 +54,18 @@ def a_bench(world: RecordedWorld, seed: int) -> RecordedBench:
 
 
 def test_a_recorded_load_is_answered_as_it_was_recorded() -> None:
-    found = a_curve().at(1000.0)
-    assert found.p99_latency_us == pytest.approx(20_000.0)
-    assert found.p50_latency_us == pytest.approx(steady(1000.0, 20_000.0).p50_latency_us)
-    assert found.throughput_infer_per_s == pytest.approx(1000.0)
+    row = a_curve().at(1000.0)
+    assert row.p99_latency_us == pytest.approx(20_000.0)
+    assert row.p50_latency_us == pytest.approx(steady(1000.0, 20_000.0).p50_latency_us)
+    assert row.throughput_infer_per_s == pytest.approx(1000.0)
 
 
 def test_between_recorded_loads_logarithms_are_interpolated() -> None:
     middle = math.sqrt(500.0 * 1000.0)
-    found = a_curve().at(middle)
-    assert found.p99_latency_us == pytest.approx(math.sqrt(10_000.0 * 20_000.0))
-    assert found.load.level == middle
-    assert found.completed_count == pytest.approx(middle * found.duration_s, abs=1.0)
+    row = a_curve().at(middle)
+    assert row.p99_latency_us == pytest.approx(math.sqrt(10_000.0 * 20_000.0))
+    assert row.load.level == middle
+    assert row.completed_count == pytest.approx(middle * row.duration_s, abs=1.0)
 
 
 def test_between_a_load_it_kept_up_with_and_an_overload_it_answers_no_more_than_in_that() -> None:
@@ -134,11 +134,11 @@ def test_a_fresh_server_is_another_deployment(monkeypatch: pytest.MonkeyPatch) -
     bench = a_bench(RecordedWorld.of(Table({}, recordings), SLOS), 3)
 
     def answers(*, fresh: bool) -> set[int]:
-        found = set()
+        distinct = set()
         for _ in range(20):
             bench.deploy(ONE, fresh=fresh)
-            found.add(round(bench.measure(500.0, 1).measurement.p99_latency_us))
-        return found
+            distinct.add(round(bench.measure(500.0, 1).measurement.p99_latency_us))
+        return distinct
 
     assert len(answers(fresh=False)) == 1
     assert len(answers(fresh=True)) == 2
@@ -180,22 +180,22 @@ def test_the_best_config_may_answer_as_an_ordinary_one() -> None:
 
 def test_without_repeats_there_is_no_noise() -> None:
     table = Table({}, (recording(ONE, [steady(500.0, 10_000.0)]),))
-    found = a_bench(RecordedWorld.of(table, SLOS), 1).measure(500.0, 1)
-    assert found.measurement.p99_latency_us == pytest.approx(10_000.0)
-    assert found.passed
+    point = a_bench(RecordedWorld.of(table, SLOS), 1).measure(500.0, 1)
+    assert point.measurement.p99_latency_us == pytest.approx(10_000.0)
+    assert point.passed
 
 
-def test_what_is_not_recorded_fails_as_a_trial_does() -> None:
+def test_config_without_a_recording_fails_as_a_trial_does() -> None:
     world = RecordedWorld.of(Table({}, ()), SLOS)
     with pytest.raises(LoadFailedError, match="nothing is recorded"):
         RecordedBench(world, SLOS, lambda c: c, 0).deploy(TWO)
 
 
 def test_latencies_have_the_percentiles_of_the_measurement() -> None:
-    found = steady(1000.0, 20_000.0)
-    drawn = latencies_of(found)
-    assert drawn[989] == pytest.approx(found.p99_latency_us)
-    assert drawn[499] == pytest.approx(found.p50_latency_us)
+    measurement = steady(1000.0, 20_000.0)
+    drawn = latencies_of(measurement)
+    assert drawn[989] == pytest.approx(measurement.p99_latency_us)
+    assert drawn[499] == pytest.approx(measurement.p50_latency_us)
     assert (drawn[1:] >= drawn[:-1]).all()
 
 
@@ -210,9 +210,9 @@ def test_a_table_comes_back_as_it_was_written(tmp_path: Path) -> None:
         )
     ]
     tables.append(path, tables.line_of(recording(TWO, points, 1)))
-    found = tables.parse_table(iter(path.read_text().splitlines()))
-    assert found.machine == {"cores": 2}
-    (only,) = found.recordings
+    parsed = tables.parse_table(iter(path.read_text().splitlines()))
+    assert parsed.machine == {"cores": 2}
+    (only,) = parsed.recordings
     assert (only.candidate, only.repeat) == (TWO, 1)
     (point,) = only.points
     assert point.p99_latency_us == pytest.approx(points[0].p99_latency_us, rel=1e-5)
@@ -237,18 +237,18 @@ def true_of(candidate: Candidate) -> float:
     return 100.0 * count * 1.2 ** math.log2(batch)
 
 
-def recorded(noise: float, own: float, repeats: int = 3) -> list[Recording]:
-    """``own``: what sets each config apart, in each of its recordings."""
+def recorded(noise: float, spread: float, repeats: int = 3) -> list[Recording]:
+    """``spread``: what sets each config apart, in each of its recordings."""
     rng = np.random.default_rng(1)
-    found = []
+    recordings = []
     for candidate in CANDIDATES:
-        mean = true_of(candidate) * math.exp(rng.normal(0.0, own))
+        mean = true_of(candidate) * math.exp(rng.normal(0.0, spread))
         for repeat in range(repeats):
             capacity = mean * math.exp(rng.normal(0.0, noise))
             # the same loads in every repeat, as the recorder has them
             points = [synthetic_server(mean * share, capacity) for share in SHARES]
-            found.append(Recording(candidate, repeat, tuple(points)))
-    return found
+            recordings.append(Recording(candidate, repeat, tuple(points)))
+    return recordings
 
 
 def world_of(recordings: list[Recording]) -> RecordedWorld:
@@ -261,7 +261,7 @@ def off(world: RecordedWorld, candidates: list[Candidate]) -> float:
 
 
 def test_capacities_that_differ_by_noise_become_what_the_fields_explain() -> None:
-    recordings = recorded(noise=0.1, own=0.0)
+    recordings = recorded(noise=0.1, spread=0.0)
     before = world_of([r for r in recordings if r.repeat == 0])
     after = shrunk(before, recordings, SLOS)
     assert shrinking_of(before, recordings, SLOS).share > 0.5
@@ -269,8 +269,8 @@ def test_capacities_that_differ_by_noise_become_what_the_fields_explain() -> Non
     assert "each is moved by" in after.changed
 
 
-def test_what_sets_a_config_apart_in_each_repeat_stays() -> None:
-    recordings = recorded(noise=0.02, own=0.2)
+def test_difference_of_a_config_in_each_repeat_stays() -> None:
+    recordings = recorded(noise=0.02, spread=0.2)
     before = world_of(recordings)
     after = shrunk(before, recordings, SLOS)
     assert shrinking_of(before, recordings, SLOS).share < 0.1
@@ -279,14 +279,14 @@ def test_what_sets_a_config_apart_in_each_repeat_stays() -> None:
 
 
 def test_a_table_without_repeats_stays_as_it_is() -> None:
-    recordings = recorded(noise=0.1, own=0.0, repeats=1)
+    recordings = recorded(noise=0.1, spread=0.0, repeats=1)
     before = world_of(recordings)
     after = shrunk(before, recordings, SLOS)
     assert [after.goodput(c.key) for c in CANDIDATES] == [before.goodput(c.key) for c in CANDIDATES]
 
 
 def test_a_moved_curve_sustains_its_new_capacity() -> None:
-    recordings = recorded(noise=0.1, own=0.0)
+    recordings = recorded(noise=0.1, spread=0.0)
     after = shrunk(world_of(recordings), recordings, SLOS)
     curve = after.curves[CANDIDATES[0].key]
     assert curve.capacity is not None
@@ -297,6 +297,6 @@ def test_a_moved_curve_sustains_its_new_capacity() -> None:
 def test_a_config_that_misses_its_slo_at_every_load_stays_infeasible() -> None:
     hopeless = candidate_of({"instance_group.count": 9, "max_batch_size": 4})
     points = tuple(synthetic_server(load, 1.0) for load in (50.0, 100.0))
-    recordings = [*recorded(noise=0.1, own=0.0), Recording(hopeless, 0, points)]
+    recordings = [*recorded(noise=0.1, spread=0.0), Recording(hopeless, 0, points)]
     after = shrunk(world_of(recordings), recordings, SLOS)
     assert after.goodput(hopeless.key) == 0.0

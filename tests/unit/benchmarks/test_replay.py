@@ -39,20 +39,20 @@ def world(monkeypatch: pytest.MonkeyPatch) -> tuple[Job, RecordedWorld]:
         capacity = 100.0 * count + batch
         points = [synthetic_server(capacity * s, capacity) for s in (0.6, 0.9, 1.1, 1.3)]
         recordings.append(Recording(candidate, 0, tuple(points)))
-    found = job, RecordedWorld.of(Table({}, tuple(recordings)), job.spec.slos)
-    monkeypatch.setattr(replay, "world_of", lambda _: found)
-    return found
+    made = job, RecordedWorld.of(Table({}, tuple(recordings)), job.spec.slos)
+    monkeypatch.setattr(replay, "world_of", lambda _: made)
+    return made
 
 
 def test_a_search_over_everything_ends_at_the_best(world: tuple[Job, RecordedWorld]) -> None:
-    found = replay.replay(GROUND, "grid", 0, 100, float("inf"))
-    assert found is not None
-    assert len(found.steps) == len(world[1].curves)
-    shares = found.shares()
+    replayed = replay.replay(GROUND, "grid", 0, 100, float("inf"))
+    assert replayed is not None
+    assert len(replayed.steps) == len(world[1].curves)
+    shares = replayed.shares()
     assert shares[-1] == 1.0
     assert (np.diff(shares) >= 0.0).all()
     assert shares.size == 100
-    assert found.written == {str(n): pytest.approx(shares[n - 1], abs=0.03) for n in (6, 12, 24)}
+    assert replayed.written == {str(n): pytest.approx(shares[n - 1], abs=0.03) for n in (6, 12, 24)}
 
 
 def test_searches_with_one_seed_are_one_search(world: tuple[Job, RecordedWorld]) -> None:
@@ -74,8 +74,8 @@ def test_the_report_has_a_row_and_a_curve_for_each_strategy(
     world: tuple[Job, RecordedWorld], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(results, "RESULTS", tmp_path)
-    found = [replay.replay(GROUND, "random", seed, 12, float("inf")) for seed in range(3)]
-    kept = [r for r in found if r is not None]
+    replays = [replay.replay(GROUND, "random", seed, 12, float("inf")) for seed in range(3)]
+    kept = [r for r in replays if r is not None]
     results.write("tiny-bert", kept)
     assert results.read("tiny-bert") == kept
     machine = {
@@ -91,9 +91,9 @@ def test_the_report_has_a_row_and_a_curve_for_each_strategy(
     assert without.count("not run") == 2
     assert f"{len(world[1].curves)} configs" in text
     once = replace(world[1], noises=())
-    told = results.report("tiny-bert", kept, machine, once, world[0].space)
-    assert "No config was recorded twice" in told
-    assert "nan" not in told
+    report = results.report("tiny-bert", kept, machine, once, world[0].space)
+    assert "No config was recorded twice" in report
+    assert "nan" not in report
     assert (tmp_path / "tiny-bert.png").stat().st_size > 10_000
 
 
@@ -107,20 +107,20 @@ def test_each_stream_is_judged_by_the_figures_of_that_stream(
 ) -> None:
     job, world = pair
     bench = RecordedBench(replace(world, noises=()), job.spec.slos, job.space.canonical, 0)
-    found = tables.read_table("pair").recordings
-    repeated = {r.candidate for r in found if r.repeat}
+    recordings = tables.read_table("pair").recordings
+    repeated = {r.candidate for r in recordings if r.repeat}
     candidate, recorded = next(
-        (r.candidate, r.points) for r in found if r.candidate not in repeated
+        (r.candidate, r.points) for r in recordings if r.candidate not in repeated
     )
     bench.deploy(candidate)
     for measured in recorded:
         point: Point = bench.measure(measured.load.level, 1)
         assert [r.stream for r in point.slo] == ["light", "heavy"]
-        for name, own in measured.streams.items():
+        for name, figures in measured.streams.items():
             answered = point.measurement.of(name)
             assert answered is not None
-            assert answered.p95_latency_us == pytest.approx(own.p95_latency_us)
-            rate = own.throughput_infer_per_s
+            assert answered.p95_latency_us == pytest.approx(figures.p95_latency_us)
+            rate = figures.throughput_infer_per_s
             assert answered.throughput_infer_per_s == pytest.approx(rate, rel=0.03)
         assert point.measurement.models == measured.models
     levels = [p.load.level for p in recorded]
@@ -171,7 +171,7 @@ def test_of_one_model_all_searches_are_compared_but_those_that_need_torch() -> N
 def test_several_models_are_searched_over_their_grid(
     pair: tuple[Job, RecordedWorld], strategy: str
 ) -> None:
-    found = replay.replay(PAIR, strategy, 0, 32, float("inf"))
-    assert found is not None
-    assert {s.state for s in found.steps} <= {"measured", "pruned"}
-    assert found.shares()[-1] >= 0.95
+    replayed = replay.replay(PAIR, strategy, 0, 32, float("inf"))
+    assert replayed is not None
+    assert {s.state for s in replayed.steps} <= {"measured", "pruned"}
+    assert replayed.shares()[-1] >= 0.95

@@ -65,8 +65,8 @@ def test_a_check_has_the_variables_with_which_the_config_in_place_was_proved(
     assert RunStore.open(done.directory).manifest().current.start.environment == {
         "OMP_NUM_THREADS": threads
     }
-    told = [note for note in place.notes if "OMP_NUM_THREADS=1" in note]
-    assert len(told) == (threads == 1)
+    notes = [note for note in place.notes if "OMP_NUM_THREADS=1" in note]
+    assert len(notes) == (threads == 1)
 
 
 def test_an_accepted_result_is_what_the_next_check_is_compared_with(place: Place) -> None:
@@ -101,7 +101,9 @@ def test_a_config_that_sustains_nothing_any_more_is_given_up_after_three_servers
         (130.0, "fine", 0),
     ],
 )
-def test_what_was_lost_decides(place: Place, capacity: float, status: str, code: int) -> None:
+def test_lost_share_of_goodput_decides_the_status(
+    place: Place, capacity: float, status: str, code: int
+) -> None:
     place.text += "check: {nights: 0.4%}\n"  # for a loss between 3 % and 5 % to be told at all
     place.check(accept=True)
     done = place.check(capacity=capacity)
@@ -195,7 +197,7 @@ def test_a_config_that_triton_refuses_misses_its_slos(place: Place) -> None:
     assert "no such backend" in done.facts["reasons"][0]
 
 
-def test_what_cannot_be_measured_is_not_confirmed(place: Place) -> None:
+def test_check_without_a_measurement_is_inconclusive(place: Place) -> None:
     done = place.check(fails=LoadFailedError("no result"))
     assert (done.exit_code, done.facts["status"]) == (11, "inconclusive")
 
@@ -208,7 +210,9 @@ def test_what_cannot_be_measured_is_not_confirmed(place: Place) -> None:
         (ZeroDivisionError("oops"), "failed"),
     ],
 )
-def test_what_breaks_off_leaves_its_reason(place: Place, error: Exception, status: str) -> None:
+def test_check_that_breaks_off_leaves_its_reason(
+    place: Place, error: Exception, status: str
+) -> None:
     with pytest.raises(type(error)):
         place.check(fails=error)
     (path,) = place.results.glob("*/check.json")
@@ -299,7 +303,7 @@ def test_no_more_rounds_are_made_than_the_accepted_result_has(place: Place) -> N
     accepted.write_text(json.dumps({**kept, "values": kept["values"][:6]}))
     done = place.check(capacity=95.5, servers_cv=0.04)
     assert done.facts["rounds"] == 6
-    assert len({asked.seed for asked in place.bench.asked}) == 6
+    assert len({load.seed for load in place.bench.loads}) == 6
     expected = np.exp((np.log(done.facts["values"]) - np.log(kept["values"][:6])).mean())
     assert done.facts["ratio"]["estimate"] == pytest.approx(expected)
 
@@ -341,14 +345,14 @@ class UpTo(ToyBench):
 def test_a_config_that_drowns_in_the_load_it_once_stood_is_measured_below_it(place: Place) -> None:
     """It became ten times as slow: that is the regression to be told, not a failed measurement."""
     place.check(accept=True)
-    seed = place.bench.asked[0].seed
+    seed = place.bench.loads[0].seed
     place.bench_of = UpTo
     done = place.check(capacity=10.0)
     assert (done.facts["status"], done.exit_code) == ("regression", 12)
     assert done.facts["ratio"]["estimate"] == pytest.approx(0.1, rel=0.02)
-    first, *_ = [a.level for a in place.bench.asked if a.seed == seed]
+    first, *_ = [a.level for a in place.bench.loads if a.seed == seed]
     assert first == pytest.approx(96.0, rel=0.02)
-    again = [a.level for a in place.bench.asked if a.seed == seed + 1]
+    again = [a.level for a in place.bench.loads if a.seed == seed + 1]
     assert max(again) < 30.0  # the next round begins where the first found it
 
 
@@ -375,11 +379,11 @@ def test_a_round_goes_on_below_a_load_that_a_hindered_load_generator_did_not_sen
 ) -> None:
     """Else it would end with nothing but misses, and the check with "at the very edge"."""
     place.check(accept=True)
-    before, asked = ToyBench.measure, list[float]()
+    before, levels = ToyBench.measure, list[float]()
 
     def measure(bench: ToyBench, level: float, seed: int, least_s: float = 0.0) -> Point:
-        asked.append(level)
-        if len(asked) == 2:
+        levels.append(level)
+        if len(levels) == 2:
             raise ClientLimitError("the load generator could not keep up")
         return before(bench, level, seed, least_s)
 

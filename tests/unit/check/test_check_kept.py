@@ -34,8 +34,8 @@ def patched(monkeypatch: pytest.MonkeyPatch) -> Any:
         before = ToyBench.reading
 
         def reading(bench: ToyBench, level: float, seed: int) -> Measurement:
-            found: Measurement = change(bench, before(bench, level, seed))
-            return found
+            measurement: Measurement = change(bench, before(bench, level, seed))
+            return measurement
 
         monkeypatch.setattr(ToyBench, "reading", reading)
 
@@ -50,11 +50,11 @@ def test_every_round_has_different_arrivals_the_same_every_night(place: Place) -
     accepted = place.check(accept=True)
     first = json.loads(Path(accepted.facts["accepted"]).read_text())["arrivals"]
     assert first == of_confirmation(accepted.directory.name)
-    rounds = [a for a in place.bench.asked if a.server > 1]  # the first is for looking
-    assert {a.seed for a in place.bench.asked if a.server == 1} == {first}
+    rounds = [a for a in place.bench.loads if a.server > 1]  # the first is for looking
+    assert {a.seed for a in place.bench.loads if a.server == 1} == {first}
     assert [a.seed - first for a in rounds] == [a.server - 2 for a in rounds]
     again = place.check(accept=True)
-    assert {a.seed - first for a in place.bench.asked if a.server > 1} == {*range(10)}
+    assert {a.seed - first for a in place.bench.loads if a.server > 1} == {*range(10)}
     assert json.loads(Path(again.facts["accepted"]).read_text())["arrivals"] == first
 
 
@@ -98,7 +98,7 @@ def test_live_view_names_the_current_step(place: Place, monkeypatch: pytest.Monk
     phases.clear()
     place.text = place.text.replace("{kind: poisson}", CLOSED)
     place.check(capacity=20.0)
-    assert phases[1] == "looking for the highest load that holds"
+    assert phases[1] == "looking for the highest load that is sustained"
 
 
 def test_the_only_load_that_is_listed_is_not_looked_for(place: Place) -> None:
@@ -123,9 +123,9 @@ def test_a_metric_that_is_minimised_is_better_where_it_is_less(place: Place) -> 
 def test_a_metric_that_one_round_lacks_is_not_compared(place: Place, patched: Any) -> None:
     place.text = place.text.replace("maximize goodput", "minimize gpu_memory at 60/s")
 
-    def without(bench: EmulatedBench, found: Measurement) -> Measurement:
+    def without(bench: EmulatedBench, measurement: Measurement) -> Measurement:
         used = None if len(bench.deployed) == 2 else 1 << 30
-        return replace(found, host=HostUse(gpu_memory_used_bytes=used))
+        return replace(measurement, host=HostUse(gpu_memory_used_bytes=used))
 
     patched(without)
     done = place.check(accept=True)
@@ -191,8 +191,8 @@ def test_the_trend_is_of_the_last_ten_checks(place: Place) -> None:
     older = [json.dumps({**first, "run_id": f"older-{n}"}) for n in range(12)]
     lines.write_text("\n".join(older) + "\n")
     done = place.check()
-    shown = [row["run_id"] for row in done.facts["history"]]
-    assert shown == [*(f"older-{n}" for n in range(3, 12)), done.facts["run_id"]]
+    listed = [row["run_id"] for row in done.facts["history"]]
+    assert listed == [*(f"older-{n}" for n in range(3, 12)), done.facts["run_id"]]
     assert len(lines.read_text().splitlines()) == 13
 
 
@@ -268,7 +268,9 @@ def test_the_credited_load_is_soaked_once(
 ) -> None:
     accepted_long_ago(place, credited=80.0, later={f"2025-01-0{day}": 1.0 for day in range(2, 8)})
     if disturbed:
-        patched(lambda _, found: replace(found, disturbances=(Reason.of_text(disturbed),)))
+        patched(
+            lambda _, measurement: replace(measurement, disturbances=(Reason.of_text(disturbed),))
+        )
 
     def bench_of(*job: Any, **bench: Any) -> ToyBench:
         made = ToyBench(*job, **bench)
@@ -277,7 +279,7 @@ def test_the_credited_load_is_soaked_once(
 
     place.bench_of = bench_of
     done = place.check()
-    assert [asked.level for asked in place.bench.soaks] == [80.0]
+    assert [load.level for load in place.bench.soaks] == [80.0]
     assert done.facts["status"] == status
     (credited,) = (reason for reason in done.facts["reasons"] if "credited" in reason)
     assert (disturbed or " 80/s for 30 s") in credited

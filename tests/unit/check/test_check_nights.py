@@ -28,21 +28,21 @@ class TestTwoSampleRatio:
         now, before = [math.e**0.1, math.e**0.2, math.e**0.3], [1.0, 1.0, math.e**0.3]
         # means 0.2 and 0.1; squares 0.02 and 0.06 over 4 degrees; t(0.975, 4) = 2.776445
         half = 2.776445 * math.sqrt(0.08 / 4 * (1 / 3 + 1 / 3))
-        found = two_sample_ratio(now, before)
-        assert found.estimate == pytest.approx(math.exp(0.1))
-        assert found.low == pytest.approx(math.exp(0.1 - half), rel=1e-6)
-        assert found.high == pytest.approx(math.exp(0.1 + half), rel=1e-6)
+        ratio = two_sample_ratio(now, before)
+        assert ratio.estimate == pytest.approx(math.exp(0.1))
+        assert ratio.low == pytest.approx(math.exp(0.1 - half), rel=1e-6)
+        assert ratio.high == pytest.approx(math.exp(0.1 + half), rel=1e-6)
 
     def test_two_looks_are_wider_than_one(self) -> None:
         one, two = (two_sample_ratio([9, 10, 11], [10, 11, 12], ERROR / n) for n in (1, 2))
         assert two.low < one.low < one.estimate < one.high < two.high
 
     def test_swapped_samples_give_the_inverse(self) -> None:
-        found, other = (
+        ratio, other = (
             two_sample_ratio([9, 10, 11], [12, 14]),
             two_sample_ratio([12, 14], [9, 10, 11]),
         )
-        assert found.low == pytest.approx(1 / other.high)
+        assert ratio.low == pytest.approx(1 / other.high)
 
     @pytest.mark.parametrize(("now", "before"), [([], [1, 2, 3]), ([1, 2, 3], []), ([1], [1])])
     def test_too_few_values_have_no_interval(self, now: list[float], before: list[float]) -> None:
@@ -55,8 +55,8 @@ class TestTwoSampleRatio:
         for _ in range(400):
             now = 95.0 * np.exp(0.02 * random.normal(size=3))
             before = 100.0 * np.exp(0.02 * random.normal(size=6))
-            found = two_sample_ratio(list(now), list(before))
-            inside += found.low <= 0.95 <= found.high
+            ratio = two_sample_ratio(list(now), list(before))
+            inside += ratio.low <= 0.95 <= ratio.high
         assert 0.92 <= inside / 400 <= 0.98
 
 
@@ -183,8 +183,8 @@ def test_the_interval_is_the_one_worked_by_hand() -> None:
     between, within = 1.25 * 0.0225**2, 1.25 / 2 * 0.01**2
     freedom = (between + within) ** 2 / (between**2 / 12 + within**2 / 5)
     half = quantile(freedom, ERROR) * math.sqrt(between + within)
-    found = over_nights(tonight, 5, [1.0] * 4, 0.0225)
-    assert found.high == pytest.approx(math.exp(half), rel=1e-6)
+    ratio = over_nights(tonight, 5, [1.0] * 4, 0.0225)
+    assert ratio.high == pytest.approx(math.exp(half), rel=1e-6)
     assert freedom == pytest.approx(14.15, abs=0.1)
 
 

@@ -15,18 +15,18 @@ BOUND = f"{QUEUE_POLICY}.max_queue_size"
 
 
 @pytest.mark.parametrize(
-    ("path", "told"),
+    ("path", "expected"),
     [
         (BOUND, ["requests that a full queue of the step two refuses"]),
         (QUEUE_TIMEOUT, []),  # which the ensemble hands on as an error
         (INSTANCES, []),
     ],
 )
-def test_step_with_a_searched_queue_size_is_reported(path: str, told: list[str]) -> None:
+def test_step_with_a_searched_queue_size_is_reported(path: str, expected: list[str]) -> None:
     searched = {"int": [1, 4], "or": 0} if path == BOUND else {"int": [1, 4]}
     models = {"e": {}, "one": {}, "two": {"space": {path: searched}}}
     space = space_of({"models": models, "streams": {"all": {"model": "e"}}})
     job: Any = SimpleNamespace(served=space.served, space=space)
-    notes = [found.message for found in note_queues(job)]
-    assert len(notes) == len(told)
-    assert all(note.startswith(start) for note, start in zip(notes, told, strict=True))
+    notes = [note.message for note in note_queues(job)]
+    assert len(notes) == len(expected)
+    assert all(note.startswith(start) for note, start in zip(notes, expected, strict=True))

@@ -93,3 +93,57 @@ def test_missing_repository_alone_is_the_environment_s(spec: Path) -> None:
 def test_no_check_is_in_the_table_twice() -> None:
     rules = [check.rule for check in CHECKS]
     assert len(rules) == len({*rules})
+
+
+@pytest.mark.parametrize("name", ["", "3", "[m]", "models/m", "../m"])
+def test_name_that_no_model_has_is_one_mistake(spec: Path, name: str) -> None:
+    right = "model: m\nrepository: models\nslo: [p99_latency <= 40ms]\n"
+    spec.write_text(f"{right}space: {{instance_group.count: {{int: [1, 4]}}}}\n")
+    prepare(Request(spec=spec))
+    spec.write_text(spec.read_text().replace("model: m", f"model: {name}"))
+    with pytest.raises(SpecMistakesError) as error:
+        prepare(Request(spec=spec))
+    assert [(m.line, m.where) for m in error.value.mistakes] == [(1, "model")]
+
+
+def test_tolerance_of_an_output_that_no_model_has_is_refused(spec: Path) -> None:
+    right = "model: m\nrepository: models\nslo: [p99_latency <= 40ms]\n"
+    right += "space: {instance_group.count: {int: [1, 4]}}\n"
+    spec.write_text(f"{right}confirm: {{tolerances: {{y: 0.1}}}}\n")
+    prepare(Request(spec=spec))
+    spec.write_text(f"{right}confirm: {{tolerances: {{Y: 0.1}}}}\n")
+    with pytest.raises(SpecMistakesError, match=r"has an output Y \(did you mean y\?\)") as error:
+        prepare(Request(spec=spec))
+    assert [m.where for m in error.value.mistakes] == ["confirm.tolerances.Y"]
+
+
+SHARED = """\
+model: m
+repository: models
+slo: [p99_latency <= 40ms]
+space: {instance_group.count: {int: [1, 4]}}
+workload: {shared_memory: system, shared_outputs: true}
+"""
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "words"),
+    [
+        ("", "", ""),
+        ('"python"', '"python" model_transaction_policy { decoupled: true }', "m is decoupled"),
+        ("dims: [ 1 ]", "dims: [ -1 ]", "no output of m has a fixed size"),
+        ('"y" data_type: TYPE_FP32', '"y" data_type: TYPE_STRING', "no output of m has a fixed"),
+    ],
+)
+def test_outputs_that_shared_memory_cannot_hold_are_refused(
+    before: str, after: str, words: str, spec: Path
+) -> None:
+    Path("models/m/config.pbtxt").write_text(MODEL.replace(before, after))
+    latency = "p99_last_response" if "decoupled" in words else "p99_latency"
+    spec.write_text(SHARED.replace("p99_latency", latency))
+    if not words:
+        prepare(Request(spec=spec))
+        return
+    with pytest.raises(SpecMistakesError, match=words) as error:
+        prepare(Request(spec=spec))
+    assert [m.where for m in error.value.mistakes] == ["workload.shared_outputs"]

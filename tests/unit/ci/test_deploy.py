@@ -132,3 +132,23 @@ def test_the_images_are_built_with_the_commands_of_the_page(name: str) -> None:
     assert f"docker build -f docs/deploy/{name} -t {tags[name]} ." in (DEPLOY / name).read_text()
     (container,) = pod_of(read("job.yaml"))["containers"]
     assert container["image"] in tags.values()
+
+
+#: Source: Triton's docs/user_guide/metrics.md.
+TRITON_METRICS = {
+    "nv_cache_num_hits_per_model",
+    "nv_cache_num_misses_per_model",
+    "nv_gpu_memory_total_bytes",
+    "nv_gpu_memory_used_bytes",
+    "nv_inference_pending_request_count",
+    "nv_inference_request_failure",
+}
+
+
+def test_alerts_read_metrics_that_triton_and_checks_export() -> None:
+    (group,) = read("alerts.yaml")["groups"]
+    text = " ".join(rule["expr"] for rule in group["rules"])
+    assert {*re.findall(r"nv_\w+", text)} == TRITON_METRICS
+    page = (TOP / "docs" / "nightly.md").read_text()
+    assert all(name in page for name in re.findall(r"tune_\w+", text))
+    assert "deploy/alerts.yaml" in page

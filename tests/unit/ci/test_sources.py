@@ -26,7 +26,7 @@ def test_no_file_imports_itself_by_way_of_others() -> None:
 def test_no_test_imports_a_test() -> None:
     """What several tests share stands in `tests/builders`."""
     tests = Path(__file__).parents[2]
-    found = [
+    importing = [
         f"{file.relative_to(tests)}:{node.lineno} imports {name}"
         for file in sorted(tests.rglob("*.py"))
         for node in ast.walk(ast.parse(file.read_text()))
@@ -34,7 +34,7 @@ def test_no_test_imports_a_test() -> None:
         for name in (getattr(node, "module", None) or "", *(alias.name for alias in node.names))
         if name.split(".")[-1].startswith("test_") or name.split(".")[-1] == "conftest"
     ]
-    assert found == []
+    assert importing == []
 
 
 ROOT = Path(__file__).parents[3]
@@ -48,7 +48,7 @@ def test_no_two_public_classes_have_one_name() -> None:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 place = f"{file.relative_to(ROOT)}:{node.lineno}"
                 places.setdefault(node.name, []).append(place)
-    assert {name: found for name, found in places.items() if len(found) > 1} == {}
+    assert {name: files for name, files in places.items() if len(files) > 1} == {}
 
 
 #: Versions of these come with the package that is named.
@@ -59,14 +59,14 @@ def declared(extra: str = "") -> set[str]:
     """Distributions that are always there, or that an extra brings, with the extras it names."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     extras = project["optional-dependencies"]
-    found = set()
+    distributions = set()
     for line in extras[extra] if extra else project["dependencies"]:
         if _name(line) == project["name"]:
             more = line.partition("[")[2].partition("]")[0].split(",")
-            found |= set[str]().union(*map(declared, more))
+            distributions |= set[str]().union(*map(declared, more))
         else:
-            found.add(_name(line))
-    return found
+            distributions.add(_name(line))
+    return distributions
 
 
 def _name(text: str) -> str:
@@ -75,7 +75,7 @@ def _name(text: str) -> str:
 
 def imported() -> dict[str, Path]:
     """Top-level package to a file that imports it."""
-    found: dict[str, Path] = {}
+    by_package: dict[str, Path] = {}
     for file in (ROOT / "tuner").rglob("*.py"):
         for node in ast.walk(ast.parse(file.read_text())):
             if isinstance(node, ast.Import):
@@ -83,8 +83,8 @@ def imported() -> dict[str, Path]:
             else:
                 module = node.module if isinstance(node, ast.ImportFrom) else None
                 names = [module] if module else []
-            found |= {name.partition(".")[0]: file for name in names}
-    return found
+            by_package |= {name.partition(".")[0]: file for name in names}
+    return by_package
 
 
 def test_every_import_is_declared_and_what_an_extra_brings_is_known_to_be_so() -> None:
@@ -127,5 +127,5 @@ def without_subject(source: str) -> list[str]:
 
 def test_no_docstring_is_a_fragment() -> None:
     assert without_subject('def f():\n    """Of each round the load."""\n') != []
-    found = {path: without_subject(path.read_text()) for path in TUNER.rglob("*.py")}
-    assert {path: texts for path, texts in found.items() if texts} == {}
+    fragments = {path: without_subject(path.read_text()) for path in TUNER.rglob("*.py")}
+    assert {path: texts for path, texts in fragments.items() if texts} == {}

@@ -110,7 +110,7 @@ def test_a_link_in_a_model_directory_leads_nowhere_else(
 
 
 @pytest.mark.parametrize("kind", ["pipe", "device", "directory"])
-def test_what_is_no_file_is_said_at_once(
+def test_config_that_links_to_a_device_is_refused_at_once(
     run: Path, home: Path, tmp_path: Path, kind: str, tune: Tune
 ) -> None:
     config = tmp_path / "models" / "toy" / "config.pbtxt"
@@ -200,7 +200,7 @@ def test_a_run_of_a_model_without_a_config_is_applied_and_taken_back(
     assert not config.exists()
 
 
-def test_what_is_written_is_recorded_though_nobody_reads_what_is_printed(
+def test_write_is_recorded_where_the_output_cannot_be_printed(
     run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tune: Tune
 ) -> None:
     """As with `| head -1`, or a full disk behind `>`."""

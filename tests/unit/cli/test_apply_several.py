@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
 from pathlib import Path
 
 import pytest
@@ -87,25 +85,3 @@ def test_a_run_that_names_a_model_it_did_not_read_is_refused(
     run: Path, repository: Path, tune: Tune
 ) -> None:
     refused(add_a_model(run), repository, 2, tune)
-
-
-def test_what_a_killed_apply_left_half_is_undone_and_said(
-    run: Path, repository: Path, tune: Tune
-) -> None:
-    old = contents(repository)
-    where = ["--repository", str(repository)]
-    if not (child := os.fork()):
-        rename = Path.replace
-
-        def killed(path: Path, target: Path) -> Path:
-            if target == repository / "tokenizer" / "config.pbtxt":
-                os.kill(os.getpid(), signal.SIGKILL)
-            return rename(path, target)
-
-        Path.replace = killed  # type: ignore[assignment,method-assign]
-        tune("apply", run, *where)
-        os._exit(0)
-    assert os.WIFSIGNALED(os.waitpid(child, 0)[1])
-    assert contents(repository) == [winners(run)[0], old[1]]
-    assert tune("apply", run, *where) == 0
-    assert contents(repository) == winners(run)

@@ -86,7 +86,7 @@ def test_interruption_is_no_error(tune: Tune) -> None:
 @pytest.mark.parametrize(
     ("arguments", "begun", "said"),
     [
-        (["run", "spec.yaml"], False, "stopped: nothing was begun"),
+        (["run", "spec.yaml"], False, "stopped before anything started"),
         (["check", "spec.yaml"], True, "stopped"),
         (["apply", "run"], False, "stopped"),
     ],
@@ -197,7 +197,7 @@ def test_a_summary_that_cannot_be_written_ends_nothing(
 ) -> None:
     (tmp_path / "report.md").write_text("## one\n")
     append_summary(tmp_path / "report.md", {"GITHUB_STEP_SUMMARY": str(tmp_path / "no" / "s.md")})
-    assert "cannot be written" in capsys.readouterr().err
+    assert "cannot write the step summary" in capsys.readouterr().err
 
 
 def test_all_mistakes_of_a_spec_are_annotated_where_ci_reads_it(

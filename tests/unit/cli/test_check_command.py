@@ -162,9 +162,9 @@ def test_the_metrics_of_a_check_that_broke_off_have_the_exit_code_of_the_process
     nothing = {"values": [], "slo": [], "ratio": None, "exit_code": status.exit_code}
     ends_with(monkeypatch, make_check(tmp_path, status, **nothing), error)
     assert tune("check", "s", "--metrics", metrics) == code
-    told = metrics.read_text()
-    assert CODE % ("<b>toy</b>", "a spec.yaml", float(code)) in told
-    assert f'status="{status.value}"}} 1.0' in told
+    text = metrics.read_text()
+    assert CODE % ("<b>toy</b>", "a spec.yaml", float(code)) in text
+    assert f'status="{status.value}"}} 1.0' in text
 
 
 def test_of_a_check_without_any_result_the_metrics_have_the_exit_code_alone(

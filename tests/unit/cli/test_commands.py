@@ -10,6 +10,7 @@ import shlex
 import sys
 from contextlib import nullcontext
 from pathlib import Path
+from typing import NoReturn
 
 import click
 import pytest
@@ -23,11 +24,13 @@ from builders.workplace import Workplace
 from tuner.cli import COMMANDS, EXAMPLES, cli
 from tuner.cli.reference import with_commands
 from tuner.cli.ui import UIS
+from tuner.errors import EnvironmentNotReadyError
 from tuner.prepare.job import Request
 from tuner.progress.events import Outlook
 from tuner.progress.follower import RunProgress
 from tuner.record.result_schema import check
 from tuner.run import models
+from tuner.run import run as pipeline
 from tuner.run.series import checked_jobs
 from tuner.server import binaries
 from tuner.server.binaries import Installation, Origin
@@ -114,7 +117,7 @@ def test_report_lists_what_each_run_gained(tmp_path: Path, tune: Tune) -> None:
     (row,) = json.loads(tune.out)
     assert (row["run"], row["status"], row["model"]) == (str(run), "improved", "toy")
     rounds = [r["measurement"] for r in result["winner"]["rounds"]]
-    worst = min(rounds, key=lambda found: found["throughput_infer_per_s"])
+    worst = min(rounds, key=lambda round_: round_["throughput_infer_per_s"])
     assert row["p99_latency_ms"] == worst["p99_latency_us"] / 1000
     assert row["took_s"] == result["time"]["wall_s"]
     assert "instances" in row["change"]
@@ -336,10 +339,10 @@ def test_every_command_has_two_examples_that_its_options_allow() -> None:
     for name, lines in EXAMPLES.items():
         command = cli.get_command(top, name)
         assert command is not None
-        shown = command.get_help(click.Context(command, parent=top, info_name=name))
+        help_text = command.get_help(click.Context(command, parent=top, info_name=name))
         assert len(lines) == 2
         for line in lines:
-            assert f"  {line}\n" in f"{shown}\n"
+            assert f"  {line}\n" in f"{help_text}\n"
             words = shlex.split(
                 re.sub(r'^eval "\$\((.*)\)"$', r"\1", line).split(" > ")[0].split(" | ")[0]
             )
@@ -405,6 +408,30 @@ def test_run_of_a_model_needs_an_slo_and_a_draft_needs_a_model(workplace: Workpl
     assert workplace.tune("run", "a", "b", "--slo", "p99_latency <= 40ms") == 2
     assert workplace.tune("run", "no-such", "--slo", "p99_latency <= 40ms") == 4
     assert not workplace.results.exists()
+
+
+def test_run_of_a_model_that_does_not_begin_leaves_no_directory(
+    workplace: Workplace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ["run", workplace.config.parent, "--slo", "p99_latency <= 40ms"]
+
+    def taken(_: object) -> NoReturn:
+        raise EnvironmentNotReadyError("the model is being measured", "wait until it ends")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(pipeline, "only_one_on", taken)
+        assert workplace.tune(*words) == 4
+    assert "spec.yaml, since the run did not begin" in workplace.tune.err
+    assert [*workplace.results.iterdir()] == []
+    assert workplace.tune(*words, "--set", "slo=[p99_latency <= 4]") == 2
+    assert [*workplace.results.iterdir()] == []
+
+
+def test_draft_whose_lines_an_error_names_is_kept(workplace: Workplace) -> None:
+    slos = ["--slo", "p99_latency <= 40ms", "--slo", "throughput >= 300/s"]
+    assert workplace.tune("run", workplace.config.parent, *slos) == 2
+    (draft,) = workplace.results.glob("*/spec.yaml")
+    assert f"{draft.relative_to(Path.cwd())}:" in workplace.tune.err
 
 
 def test_report_why_explains_a_run_and_refuses_what_is_none(tmp_path: Path, tune: Tune) -> None:

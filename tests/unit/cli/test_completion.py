@@ -31,7 +31,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_commands_and_options(here: Path) -> None:
+def test_commands_and_options_are_completed(here: Path) -> None:
     assert "check" in offered("ch")
     assert "--update-baseline" in offered("check", "--up")
 
@@ -104,6 +104,6 @@ def test_each_argument_of_each_command_is_completed() -> None:
         assert command is not None
         for param in command.params:
             if param.param_type_name == "argument":
-                own = param._custom_shell_complete is not None
+                completes = param._custom_shell_complete is not None
                 by_type = type(param.type).shell_complete is not plain
-                assert own or by_type, (name, param)
+                assert completes or by_type, (name, param)

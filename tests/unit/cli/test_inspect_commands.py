@@ -102,9 +102,9 @@ def test_a_file_that_a_link_leads_to_out_of_the_repository_is_named_and_never_qu
     path.parent.mkdir(exist_ok=True)
     path.unlink(missing_ok=True)
     path.symlink_to(secret)
-    shown = f"{path}:1: {'note' if link == '1/model.py' else 'error'}: "
+    line = f"{path}:1: {'note' if link == '1/model.py' else 'error'}: "
     assert tune("lint", repository) == (0 if link == "1/model.py" else 2)
-    assert shown in tune.out
+    assert line in tune.out
     assert str(secret) in tune.out
     assert "ghp_secret" not in tune.out + tune.err
     for form in ("text", "json"):
@@ -130,7 +130,7 @@ def test_a_config_that_kubernetes_mounted_or_another_model_has_is_read(
     assert "which is not" not in tune.out
 
 
-def test_it_lists_what_init_drafts(tmp_path: Path, tune: Tune) -> None:
+def test_models_lists_the_fields_that_init_drafts(tmp_path: Path, tune: Tune) -> None:
     repository = make_repository(tmp_path, "fast")
     row = rows_of(repository, tune)["fast"]
     arguments = ["init", "fast", "--repository", str(repository), "--output", "-"]
@@ -169,9 +169,16 @@ def test_summary_comes_first_and_the_spec_only_on_request(
     monkeypatch: pytest.MonkeyPatch, tune: Tune
 ) -> None:
     short = plan(monkeypatch, tune)
-    whole = plan(monkeypatch, tune, "-v")
-    assert whole[: len(short)] == short
-    assert whole[-2:] == ["model: toy", "server:  # default"]
+    verbose = plan(monkeypatch, tune, "-v")
+    assert verbose[: len(short)] == short
+    assert verbose[-2:] == ["model: toy", "server:  # default"]
+
+
+def test_next_step_of_a_plan_keeps_the_values_that_were_set(
+    monkeypatch: pytest.MonkeyPatch, tune: Tune
+) -> None:
+    plan(monkeypatch, tune, "--set", "slo=[p99_latency <= 40ms]")
+    assert "next:  tune run toy.yaml '--set=slo=[p99_latency <= 40ms]'\n" in tune.err
 
 
 @pytest.mark.parametrize("options", [[], ["--format", "json"]])

@@ -35,8 +35,8 @@ def trial(number: int, candidate: Candidate) -> Trial:
 
 def screen(width: int, height: int, disturbances: int = 0) -> list[str]:
     """The lines of the view after fourteen trials, the last six with long configs."""
-    shown = io.StringIO()
-    console = Console(file=shown, width=width, height=height, color_system=None)
+    terminal = io.StringIO()
+    console = Console(file=terminal, width=width, height=height, color_system=None)
     events = LiveEvents(console)
     events.started(Path("results/r"), 24, 284_484)
     for number in range(14):
@@ -45,10 +45,10 @@ def screen(width: int, height: int, disturbances: int = 0) -> list[str]:
         for _ in range(disturbances):
             events.disturbed("Other processes took 33% of the machine's CPU.", 5.0)
         events.trial_finished(trial(number, candidate), trial(number, candidate))
-    shown.truncate(0)
-    shown.seek(0)
+    terminal.truncate(0)
+    terminal.seek(0)
     console.print(events.view())
-    return shown.getvalue().splitlines()
+    return terminal.getvalue().splitlines()
 
 
 @pytest.mark.parametrize(("width", "height"), [(80, 24), (120, 40), (60, 24)])
@@ -70,13 +70,13 @@ def test_disturbances_are_counted_on_one_line_and_leave_the_trials() -> None:
 
 
 def test_view_of_what_failed_before_any_measurement_is_empty() -> None:
-    shown = io.StringIO()
-    console = Console(file=shown, width=80, height=24, color_system=None)
+    terminal = io.StringIO()
+    console = Console(file=terminal, width=80, height=24, color_system=None)
     events = LiveEvents(Console(file=io.StringIO(), width=80))
     events.step("loading toy")
     events.__exit__(ValueError, ValueError("a mistake in the spec"), None)
     console.print(events.view(), end="")
-    assert shown.getvalue() == ""
+    assert terminal.getvalue() == ""
 
 
 def test_low_terminal_shows_fewer_trials_and_still_the_progress() -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from builders.commands import Tune
+from builders.model_files import write_model
 from builders.workplace import MODEL, Workplace
 
 
@@ -17,8 +19,8 @@ def test_mistakes_around_a_run_that_is_emulated(workplace: Workplace, tmp_path: 
         assert words in tune.err + tune.out
         assert "Traceback" not in tune.err
 
-    own = ("rollback", MODEL, "--repository", repository)
-    expect_error(2, "nothing to restore: tune never wrote", *own)
+    rollback = ("rollback", MODEL, "--repository", repository)
+    expect_error(2, "nothing to restore: tune never wrote", *rollback)
     assert tune("run", "my spec.yaml", "--progress", "none") == 0
     run, written = workplace.store.directory, workplace.config.read_text()
     (tmp_path / "elsewhere").mkdir()
@@ -29,8 +31,42 @@ def test_mistakes_around_a_run_that_is_emulated(workplace: Workplace, tmp_path: 
     )
     workplace.config.write_text(f"{written}# mine\n")
     expect_error(13, "nothing was written", "apply", run)
-    expect_error(13, "--force` replaces it", *own)
+    expect_error(13, "--force` replaces it", *rollback)
     workplace.config.write_text(written)
-    expect_error(0, "restored: ", *own)
-    expect_error(0, "already restored: ", *own)
+    expect_error(0, "restored: ", *rollback)
+    expect_error(0, "already restored: ", *rollback)
     expect_error(0, "Better, taken back", "report")
+
+
+def test_stream_of_a_model_that_is_not_listed_is_a_mistake_of_the_spec(
+    tune: Tune, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_model(Path("models/m"), 'backend: "python"', "class TritonPythonModel: ...")
+    Path("spec.yaml").write_text(
+        "repository: models\nslo: [p99_latency <= 40ms]\n"
+        "models: {m: {space: {instance_group.count: {int: [1, 4]}}}}\n"
+        "streams:\n  a: {model: m, share: 50%}\n  b: {model: n, share: 50%}\n"
+    )
+    assert tune("plan", "spec.yaml") == 2
+    assert "spec.yaml:6:14: streams.b.model: " in tune.err
+
+
+@pytest.mark.parametrize("dims", ["4", '"4"', "[4, y]", "[[4]]", "[{dims: 4, share: 50%}]"])
+def test_a_wrong_shape_hides_no_other_mistake_and_is_no_defect_of_ours(
+    dims: str, tune: Tune, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    config = (
+        'backend: "python" max_batch_size: 8 input { name: "x" data_type: TYPE_FP32 dims: 4 } '
+        'output { name: "y" data_type: TYPE_FP32 dims: 4 }'
+    )
+    write_model(Path("models/m"), config, "class TritonPythonModel: ...")
+    Path("spec.yaml").write_text(
+        "model: m\nrepository: models\nslo: [p99_latency <= 40ms]\n"
+        f"workload: {{inputs: {{kind: random, shapes: {{x: {dims}}}}}}}\n"
+        "space: {instance_group.count: {int: [1, 4]}, no_such_field: {choice: [1, 2]}}\n"
+    )
+    assert tune("plan", "spec.yaml") == 2
+    assert "spec.yaml:4:" in tune.err
+    assert "no_such_field" in tune.err

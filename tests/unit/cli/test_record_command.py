@@ -35,12 +35,29 @@ def test_a_log_becomes_a_recording(tune: Tune) -> None:
 def test_inputs_come_at_a_rate_or_by_the_gaps_of_perf_analyzer(tune: Tune) -> None:
     inputs = ("record", "inputs.json", "--from", "inputs", "--output", "made.jsonl")
     assert tune(*inputs, "--rate", "4") == 0
-    held = [{"x": [1]}, {"x": [2]}]
-    assert lines("made.jsonl") == [{"due_s": 0.25 * k, "inputs": own} for k, own in enumerate(held)]
+    rows = [{"x": [1]}, {"x": [2]}]
+    assert lines("made.jsonl") == [{"due_s": 0.25 * k, "inputs": one} for k, one in enumerate(rows)]
     assert tune(*inputs, "--intervals", "gaps", "--force") == 0
     assert [(row["due_s"], row["inputs"]) for row in lines("made.jsonl")] == [
-        *((0.0, held[0]), (0.25, held[1]), (0.5, held[0]))
+        *((0.0, rows[0]), (0.25, rows[1]), (0.5, rows[0]))
     ]
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        {"payload": [{"model": "llama", "messages": [{"role": "user", "content": "x"}]}]},
+        {"session_id": "a", "payloads": [{"prompt": "x"}]},
+        {"x": 3},
+        {"x": {"content": {"values": [1]}}},
+    ],
+)
+def test_bodies_for_other_endpoints_are_no_inputs(entry: object, tune: Tune, here: Path) -> None:
+    """Of genai-perf and AIPerf: no model has such an input."""
+    (here / "bodies.json").write_text(json.dumps({"data": [{"x": [1]}, entry]}))
+    assert tune("record", "bodies.json", "--from", "inputs", "--rate", "4") == 2
+    assert "bodies.json:1:23: entry 2: " in tune.err
+    assert not Path("requests.jsonl").exists()
 
 
 def test_a_file_that_is_there_is_replaced_with_force_only(tune: Tune, here: Path) -> None:

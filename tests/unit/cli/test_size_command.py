@@ -19,9 +19,9 @@ def sized(tune: Tune, *arguments: str, run: Path = SIZED) -> str:
 
 
 def facts(tune: Tune, *arguments: str, run: Path = SIZED) -> dict[str, Any]:
-    found = json.loads(sized(tune, *arguments, "--format", "json", run=run))
-    assert isinstance(found, dict)
-    return found
+    sizing = json.loads(sized(tune, *arguments, "--format", "json", run=run))
+    assert isinstance(sizing, dict)
+    return sizing
 
 
 @pytest.mark.parametrize(
@@ -36,24 +36,24 @@ def facts(tune: Tune, *arguments: str, run: Path = SIZED) -> dict[str, Any]:
 def test_replicas_cover_the_rate_and_its_headroom(
     tune: Tune, rate: str, headroom: str, replicas: int, lost: float | None, holds: bool
 ) -> None:
-    found = facts(tune, "--rate", rate, "--headroom", headroom)
-    assert found["replicas"] == replicas
-    assert found["one_lost_infer_per_s"] == (lost and pytest.approx(lost))
-    assert found["one_lost_holds"] is holds
+    sizing = facts(tune, "--rate", rate, "--headroom", headroom)
+    assert sizing["replicas"] == replicas
+    assert sizing["one_lost_infer_per_s"] == (lost and pytest.approx(lost))
+    assert sizing["one_lost_holds"] is holds
 
 
 def test_the_threshold_is_in_the_requests_that_triton_counts(tune: Tune, tmp_path: Path) -> None:
-    run = sized_run(tmp_path, soak={"headroom": 0.1}, held={"batch_size": 4})
-    found = facts(tune, "--rate", "1000/s", "--headroom", "20%", run=run)
-    assert found["credited_infer_per_s"] == pytest.approx(0.9 * CREDITED)
-    assert found["threshold_requests_per_s"] == pytest.approx(0.9 * CREDITED / 4 / 1.2)
+    run = sized_run(tmp_path, soak={"headroom": 0.1}, measured={"batch_size": 4})
+    sizing = facts(tune, "--rate", "1000/s", "--headroom", "20%", run=run)
+    assert sizing["credited_infer_per_s"] == pytest.approx(0.9 * CREDITED)
+    assert sizing["threshold_requests_per_s"] == pytest.approx(0.9 * CREDITED / 4 / 1.2)
 
 
 def test_gpus_and_cost_are_those_of_all_replicas(tune: Tune, tmp_path: Path) -> None:
     gpu = {"name": "Toy GPU", "driver": "550.54", "memory_bytes": 1 << 34}
     run = sized_run(tmp_path, manifest={"gpus": [gpu, gpu]})
-    found = facts(tune, "--rate", "1000/s", "--price", "2.5/h", run=run)
-    assert (found["replicas"], found["gpus"], found["cost_per_hour"]) == (4, 8, 10.0)
+    sizing = facts(tune, "--rate", "1000/s", "--price", "2.5/h", run=run)
+    assert (sizing["replicas"], sizing["gpus"], sizing["cost_per_hour"]) == (4, 8, 10.0)
 
 
 def test_models_that_get_other_requests_too_are_named(tune: Tune, tmp_path: Path) -> None:
@@ -61,8 +61,8 @@ def test_models_that_get_other_requests_too_are_named(tune: Tune, tmp_path: Path
     (kept,) = manifest["models"].values()
     models = {"whole": kept | {"name": "whole", "parts": ["step"]}, "step": kept | {"name": "step"}}
     both = {"models": models, "streams": {"one": "whole", "two": "step"}}
-    found = facts(tune, "--rate", "500/s", run=sized_run(tmp_path, manifest=both))
-    assert (found["models"], found["asked_otherwise"]) == (["step", "whole"], ["step"])
+    sizing = facts(tune, "--rate", "500/s", run=sized_run(tmp_path, manifest=both))
+    assert (sizing["models"], sizing["asked_otherwise"]) == (["step", "whole"], ["step"])
 
 
 def test_a_run_in_which_nothing_met_the_slos_says_so(tune: Tune, tmp_path: Path) -> None:
@@ -103,9 +103,9 @@ def test_machines_are_ordered_by_cost_and_those_that_miss_an_slo_are_named(
     assert " 20.00 " in first  # ten replicas for 2 an hour
     assert " 36.00 " in second
     assert tune("size", *runs, "--rate", "1000/s", *prices, "--format", "json") == 0
-    found = json.loads(tune.out)
-    assert [m["run_id"] for m in found] == ["small", "large", "slow"]
-    assert (found[2]["sizing"], bool(found[2]["missed"])) == (None, True)
+    sizing = json.loads(tune.out)
+    assert [m["run_id"] for m in sizing] == ["small", "large", "slow"]
+    assert (sizing[2]["sizing"], bool(sizing[2]["missed"])) == (None, True)
 
 
 def test_prices_are_one_for_each_run_and_runs_are_of_one_model(tune: Tune, tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ from tuner.run.plan import DrawnPlan, Preview
 from tuner.search.estimate import Estimate
 
 
-def test_what_is_obeyed_is_known_here() -> None:
+def test_hostile_text_has_sequences_that_terminals_obey() -> None:
     assert len(obeyed(HOSTILE)) >= 6
     assert obeyed("fine\n\x1b[31mred\x1b[0m\n") == []
 
@@ -41,7 +41,7 @@ def test_a_password_is_hidden_on_the_way_out(capsys: pytest.CaptureFixture[str])
     assert capsys.readouterr().out == "cannot open\nx://u:***@db\n"
 
 
-def test_what_a_server_said_is_harmless_in_a_warning_too(
+def test_words_of_a_server_are_harmless_in_a_warning_too(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(logging.root, "handlers", [])
@@ -80,12 +80,12 @@ def test_an_output_that_takes_no_more_is_no_defect(
         monkeypatch.context() as patched,
     ):
         patched.setattr(sys, name, stream)
-        told = (output, name) == ("/dev/full", "stdout") and command in _PRINTING
-        assert tune(*command.split()) == (4 if told else code)
+        reported = (output, name) == ("/dev/full", "stdout") and command in _PRINTING
+        assert tune(*command.split()) == (4 if reported else code)
 
 
 @pytest.mark.parametrize("variable", ["CI", "TF_BUILD", "TEAMCITY_VERSION"])
-def test_what_is_meant_for_a_file_is_exact_there_and_harmless_in_a_log(
+def test_document_is_exact_in_a_file_and_harmless_in_a_log(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], variable: str
 ) -> None:
     monkeypatch.delenv("CI", raising=False)
@@ -149,9 +149,9 @@ def test_printed_commands_can_be_copied(tmp_path: Path) -> None:
     plan = DrawnPlan(
         "", 1, True, Estimate(1, 1.0, 1.0), {"perf_analyzer": args}, [Preview("", "", args)]
     )
-    shown = [line for line in plan_lines(plan) if "touch" in line]
-    assert len(shown) == 2
-    assert all(shlex.quote(args[1]) in line for line in shown)
+    commands = [line for line in plan_lines(plan) if "touch" in line]
+    assert len(commands) == 2
+    assert all(shlex.quote(args[1]) in line for line in commands)
 
 
 def test_everything_that_is_printed_goes_through_one_place() -> None:
@@ -174,10 +174,10 @@ def test_verdict_is_last_and_every_line_fits_the_terminal(
         Sentence(long), Bullets("Caution", (long,)), Tiles((Tile("p99", "1 ms", long),)),
         Table(("check", "found"), (("yes", long),)),
     )  # fmt: skip
-    shown = Document("toy", f"Better: {long}", Tone.GOOD, "run", blocks, facts=(long,))
+    document = Document("toy", f"Better: {long}", Tone.GOOD, "run", blocks, facts=(long,))
     for columns in (60, 80):
         monkeypatch.setattr(terminal, "width", lambda columns=columns: columns)
-        terminal.say_report(Path("results/r"), shown)
+        terminal.say_report(Path("results/r"), document)
         lines = capsys.readouterr().out.splitlines()
         assert max(map(len, lines)) <= columns
         assert lines[-1] == "  report: results/r/report.html"

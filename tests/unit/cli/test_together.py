@@ -18,8 +18,8 @@ HALF = RunProgress("trial 3", 6, 3, 412.04, Outlook(95.0, 1.31))
 
 
 def test_progress_is_one_line() -> None:
-    told = "3/6 trials, best 412/s, 1.31x as good as current, verdict in about 1:40"
-    assert progress_text(HALF) == told
+    line = "3/6 trials, best 412/s, 1.31x as good as current, verdict in about 1:40"
+    assert progress_text(HALF) == line
     assert progress_text(RunProgress()) == ""
 
 
@@ -41,18 +41,18 @@ def test_the_live_view_has_a_row_for_each_run_that_goes_on() -> None:
     for number in range(3):
         runs(f"model-{number}", RunProgress(f"trial {number}", 6, number))
     runs("model-1", None)
-    with console.capture() as shown:
+    with console.capture() as output:
         console.print(runs.view())
-    assert shown.get().splitlines() == [
+    assert output.get().splitlines() == [
         "model-0  0/6 trials  trial 0",
         "model-2  2/6 trials  trial 2",
     ]
 
 
 def test_progress_of_a_remote_run_is_posted_once() -> None:
-    told = list[object]()
-    events = PostedEvents(told.append)
+    posts = list[object]()
+    events = PostedEvents(posts.append)
     for _ in range(2):
         events.phase("searching")
     events.note("a note")
-    assert told == [RunProgress("searching"), "a note"]
+    assert posts == [RunProgress("searching"), "a note"]

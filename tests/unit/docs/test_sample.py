@@ -14,7 +14,7 @@ from tuner.record.result_schema import json_schema
 SAMPLE = TOP / "results" / "sample"
 
 
-def test_its_result_follows_the_schema_and_its_rows_are_the_run_s_trials() -> None:
+def test_sample_result_follows_the_schema_and_its_rows_are_the_trials() -> None:
     result = json.loads((SAMPLE / "result.json").read_text())
     jsonschema.validate(result, json_schema())
     assert result["status"] == "improved"

@@ -67,7 +67,7 @@ _WHERE = st.sampled_from(_READ) | st.builds(
 )
 _OUTPUTS = st.sampled_from((0, 0, 0, errno.ENOSPC, errno.EPIPE))
 _ODD = st.lists(st.tuples(_WHERE, st.sampled_from(sorted(_KINDS))), min_size=1, max_size=4)
-_FOUND = (
+_SEEDS = (
     (_APPLY, 0, 0, [("results", "closed")]),
     (_INIT, 0, 0, [("models/m/1/x.py", "directory")]),
     ("plan spec.yaml", errno.ENOSPC, 0, []),
@@ -91,7 +91,7 @@ class _Output(io.StringIO):
         return super().write(text)
 
 
-@fuzzed(*(st.sampled_from(_COMMANDS), _OUTPUTS, _OUTPUTS, _ODD), also=_FOUND, percent=25)
+@fuzzed(*(st.sampled_from(_COMMANDS), _OUTPUTS, _OUTPUTS, _ODD), also=_SEEDS, percent=25)
 def test_a_command_ends_whatever_lies_where_it_reads(
     line: str, out: int, err: int, odd: list[tuple[str, str]]
 ) -> None:

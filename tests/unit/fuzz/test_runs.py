@@ -32,7 +32,7 @@ from tuner.run.resume import restore_choices
 from tuner.run.trust import BegunRuns, spec_of
 
 _WORDS = (b"null", b"[]", b"{}", b'"x"', b"-1", b"1.5", b"[" * 2000)
-_FOUND = [(path.parent.name, path.read_bytes()) for path in sorted((SEEDS / "run").glob("*/*"))]
+_FILES = [(path.parent.name, path.read_bytes()) for path in sorted((SEEDS / "run").glob("*/*"))]
 
 
 @cache
@@ -54,7 +54,7 @@ def _damaged(draw: st.DrawFn, files: Callable[[], Mapping[str, bytes]]) -> tuple
     return name, draw(near([files()[name], *seeds(f"run/{name}")], _WORDS))
 
 
-@fuzzed(_damaged(finished), also=[(one,) for one in _FOUND], percent=80)
+@fuzzed(_damaged(finished), also=[(one,) for one in _FILES], percent=80)
 def test_a_damaged_run_is_read_and_applied_or_refused(damaged: tuple[str, bytes]) -> None:
     with place(longest_s=20) as here:
         lay_out(here / "models" / "toy", CONFIG.encode())

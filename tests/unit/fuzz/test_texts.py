@@ -53,8 +53,8 @@ def test_a_spec_is_planned_or_refused(text: bytes) -> None:
         (here / "spec.yaml").write_bytes(text)
         loaded = load_spec(here / "spec.yaml")
         effective_yaml(loaded.spec)
-        own = {"repository": here / "models", "model": "m"}
-        job = job_from(loaded, loaded.spec.model_copy(update=own), {})
+        names = {"repository": here / "models", "model": "m"}
+        job = job_from(loaded, loaded.spec.model_copy(update=names), {})
         job.space.size()
         _ = estimate_run(job).text
         previews(job, 3)
@@ -93,8 +93,9 @@ def test_a_config_of_model_analyzer_becomes_a_spec_or_is_refused(text: bytes) ->
         profile = read_profile(here / "input", None)
         repository_of(profile)
         config = parse(CONFIG.decode())
-        given = carried(profile, config, here, "p99_latency <= 100ms")
-        draft_spec({profile.model: DraftedModel(config)}, Machine(cores=2), ".", given=given)
+        models = {profile.model: DraftedModel(config)}
+        given = carried(profile, models, here, ("p99_latency <= 100ms",), sequences=False)
+        draft_spec(models, Machine(cores=2), ".", given=given)
 
 
 @fuzzed(near(seeds("csv")), also=seeds("csv"))

@@ -24,7 +24,8 @@ from tuner.space.draft import draft_spec
 from tuner.space.draft_instances import Machine
 from tuner.space.draft_space import DraftedModel
 from tuner.spec.load import load_spec
-from tuner.writeback.plan import FilePlan, WritePlan, apply
+from tuner.writeback.apply import apply
+from tuner.writeback.plan import FilePlan, WritePlan
 from tuner.writeback.rollback import rollback
 
 _CANDIDATES = 4
@@ -34,9 +35,7 @@ _RENDERED = _RANDOM.map(lambda rng: config_text(rng).encode())
 
 
 @fuzzed(_RANDOM, st.sampled_from([CONFIG, *cases("pbtxt/**/*.pbtxt")]) | _RENDERED, percent=40)
-def test_what_is_written_to_any_config_is_exact_and_taken_back_exactly(
-    rng: Random, config: bytes
-) -> None:
+def test_write_to_any_config_is_exact_and_taken_back_exactly(rng: Random, config: bytes) -> None:
     with place() as here:
         lay_out(here / "models" / "m", config)
         try:
@@ -77,11 +76,11 @@ def _write_and_take_back(files: ModelFiles, rng: Random) -> int:
 
 def _drafted(files: ModelFiles, rng: Random) -> Job:
     spec = files.directory.parent.parent / "spec.yaml"
-    whole = DraftedModel(files.config(), files.completes(files.config()))
-    spec.write_text(draft_spec({"m": whole}, rng.choice(_MACHINES), "models"), encoding="utf-8")
+    model = DraftedModel(files.config(), files.completes(files.config()))
+    spec.write_text(draft_spec({"m": model}, rng.choice(_MACHINES), "models"), encoding="utf-8")
     loaded = load_spec(spec)
-    own = {"repository": files.directory.parent, "model": "m"}
-    return job_from(loaded, loaded.spec.model_copy(update=own), {})
+    names = {"repository": files.directory.parent, "model": "m"}
+    return job_from(loaded, loaded.spec.model_copy(update=names), {})
 
 
 def _check(files: ModelFiles, fields: Mapping[str, FieldValue], after: str, wanted: Any) -> None:
@@ -95,10 +94,10 @@ def _check(files: ModelFiles, fields: Mapping[str, FieldValue], after: str, want
     assert after in (text, files.text)  # nothing is edited where all fields together change none
     plan = FilePlan("m", files.path, files.sha256, files.text, after, files.encoding)
     written = apply(WritePlan((plan,), "run"))
-    found = files.path.read_bytes()
-    assert found == plan.content_after
+    content = files.path.read_bytes()
+    assert content == plan.content_after
     assert written.files[0].sha256_after == plan.sha256_after
-    assert same_config(parse(found.decode(files.encoding)), wanted), sorted(fields)
+    assert same_config(parse(content.decode(files.encoding)), wanted), sorted(fields)
     if written.changed:
         rollback(files.directory.parent, "m")
     assert files.path.read_bytes() == before

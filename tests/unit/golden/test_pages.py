@@ -70,21 +70,23 @@ def checks() -> str:
     """Every way that a check may end."""
     nothing = {"values": [], "slo": [], "level": None, "load": None, "rounds": 0, "history": []}
     missed = {"worst": {**SLO, "verdict": "fail", "value": 5e4, "margin": -0.25}, "values": [5e4]}
-    found = {status.value: facts(status) for status in CheckStatus}
-    found["slo missed"] = facts(CheckStatus.MISSED, slo=[missed])
-    found["failed"] = facts(CheckStatus.FAILED, **nothing)
-    found["nothing to compare with"] = facts(CheckStatus.INCONCLUSIVE, baseline=None, ratio=None)
+    endings = {status.value: facts(status) for status in CheckStatus}
+    endings["slo missed"] = facts(CheckStatus.MISSED, slo=[missed])
+    endings["failed"] = facts(CheckStatus.FAILED, **nothing)
+    endings["nothing to compare with"] = facts(CheckStatus.INCONCLUSIVE, baseline=None, ratio=None)
     _, soak = soaked_run(Path("results"), 0.9)
     lost = replace(soak, tried=soak.tried[:1])
-    found["the load does not last"] = facts(CheckStatus.REGRESSION, credited=lost.to_json())
-    found["another load"] = facts(CheckStatus.INCONCLUSIVE, ratio=None)
-    found["not measured"] = facts(CheckStatus.INCONCLUSIVE, baseline=None, **nothing)
-    return sections(**{name: terminal_of(check_document.document(c)) for name, c in found.items()})
+    endings["the load does not last"] = facts(CheckStatus.REGRESSION, credited=lost.to_json())
+    endings["another load"] = facts(CheckStatus.INCONCLUSIVE, ratio=None)
+    endings["not measured"] = facts(CheckStatus.INCONCLUSIVE, baseline=None, **nothing)
+    return sections(
+        **{name: terminal_of(check_document.document(c)) for name, c in endings.items()}
+    )
 
 
-def check(found: Callable[[], CheckFacts]) -> Callable[[], str]:
+def check(facts_of_check: Callable[[], CheckFacts]) -> Callable[[], str]:
     def text() -> str:
-        kept = found()
+        kept = facts_of_check()
         more = {
             "junit": check_document.junit_of(kept),
             "metrics": check_document.open_metrics(kept),
@@ -128,6 +130,9 @@ def sentences() -> str:
         "not known, and no round is left": open_after(unknown, 8),
         "not known, a bound beside a figure": with_current(
             unknown, credited_infer_per_s=5000.0, at_least=True
+        ),
+        "not known, the rounds bound no gain": with_result(
+            unknown, gain=gain(0.97, 0.1, 283_040.0)
         ),
         "not known, better in the rounds": with_result(unknown, gain=gain(2.0, 1.98, 2.02)),
         "not known, worse in the rounds": with_result(unknown, gain=gain(0.9, 0.86, 0.94)),
@@ -252,9 +257,9 @@ def test_every_text_is_still_made(golden: Golden) -> None:
 
 
 def test_golden_difference_lists_lines_and_the_command_that_accepts_them() -> None:
-    shown = difference("x.txt", "Better: 9/s\nsame\n", "Better: 10/s\nsame\n")
-    assert "\n-Better: 9/s\n+Better: 10/s\n same\n" in shown
-    assert shown.endswith(
+    lines = difference("x.txt", "Better: 9/s\nsame\n", "Better: 10/s\nsame\n")
+    assert "\n-Better: 9/s\n+Better: 10/s\n same\n" in lines
+    assert lines.endswith(
         "pytest tests/unit/golden --update-golden, and look at git diff tests/golden"
     )
     assert difference("x.txt", "a\n", "a\n") == ""

@@ -59,14 +59,14 @@ def watched() -> str:
     return sections(plain=click.unstyle(log.getvalue()), live=screen.getvalue())
 
 
-def plan(more: str, *, whole: bool = False) -> Callable[[], str]:
+def plan(more: str, *, effective: bool = False) -> Callable[[], str]:
     """How a spec would be searched on two cores without a GPU. Nothing of it is started."""
 
     def text() -> str:
         copy_examples(Path("models"), "emulated-accelerator")
         Path("spec.yaml").write_text(SPEC.format(repository="models") + more)
         drawn = draw_plan(Path("spec.yaml"), {"PATH": ""}, 2)
-        spec = {"spec": drawn.effective_spec} if whole else {}
+        spec = {"spec": drawn.effective_spec} if effective else {}
         text = sections(plan="\n".join(lines_of_plan(drawn)), **spec)
         return text.replace(str(Path.cwd()), "HERE")
 
@@ -159,17 +159,17 @@ def plan_notes() -> str:
     Path("gaps.txt").write_text("1000\n" * 100_000)
     row = {"x": {"content": [1.0] * 64, "shape": [64]}}
     Path("recorded.json").write_text(json.dumps({"data": [row]}))
-    told = {}
+    rows = {}
     for more in NOTED:
         server = "" if "server" in more else "server: {binary: /usr/bin/env}\n"
         Path("spec.yaml").write_text(f"{SPEC.format(repository='models')}{server}{more}\n")
         drawn = draw_plan(Path("spec.yaml"), {"PATH": ""}, 0)
-        told[more] = "\n".join([*drawn.notes, *(f"error: {p}" for p in drawn.problems)])
-    return table_of(told).replace(str(Path.cwd()), "HERE")
+        rows[more] = "\n".join([*drawn.notes, *(f"error: {p}" for p in drawn.problems)])
+    return table_of(rows).replace(str(Path.cwd()), "HERE")
 
 
 #: What a spec may ask, and what was seen of its model.
-ASKED = {
+SETTINGS = {
     "as drafted": "",
     "few trials": "budget: {trials: 10}\n",
     "a short time": "budget: {time: 1m}\n",
@@ -193,20 +193,20 @@ SEEN = {
 def estimates() -> str:
     """Each spec, and by what was seen of the model how long a run of it takes."""
     text = SPEC.replace("[1, 4]", "[1, 40]")
-    jobs = {asked: a_job(Path(), text + more.replace("{", "{{").replace("}", "}}"))
-            for asked, more in ASKED.items()}  # fmt: skip
-    rows = {asked: {name: estimate_run(job, seen) for name, seen in SEEN.items()}
-            for asked, job in jobs.items()}  # fmt: skip
-    told = {asked: "\n".join(f"{name}: {e.sentence}" for name, e in row.items())
-            for asked, row in rows.items()}  # fmt: skip
-    return table_of(told)
+    jobs = {name: a_job(Path(), text + more.replace("{", "{{").replace("}", "}}"))
+            for name, more in SETTINGS.items()}  # fmt: skip
+    rows = {label: {name: estimate_run(job, seen) for name, seen in SEEN.items()}
+            for label, job in jobs.items()}  # fmt: skip
+    texts = {label: "\n".join(f"{name}: {e.sentence}" for name, e in row.items())
+            for label, row in rows.items()}  # fmt: skip
+    return table_of(texts)
 
 
 def first_loads() -> str:
     """What is looked at before the first load, by how long one request takes and answers."""
     levels = LevelRange(0.1, 1e5)
     plans = [LoadPlan(kind, None, levels) for kind in (Arrivals.POISSON, Arrivals.CLOSED)]
-    told = {}
+    rows = {}
     for alone_s in (0.0001, 0.01, 0.04, 0.05, 0.26, 1.0, 20.0):
         for plan in plans:
             notes: list[str] = []
@@ -216,9 +216,9 @@ def first_loads() -> str:
             first = first_level(bench, plan, 1, notes.append, bound)
             looks = ", ".join(str(many) for _, many in bench.looks)
             lowest = ", the lowest" if first.lowest else ""
-            found = f"looks with {looks}; begins at {first.level:g}{lowest}"
-            told[f"{alone_s} s, {plan.arrivals.value}"] = "\n".join((found, *notes))
-    return table_of(told)
+            summary = f"looks with {looks}; begins at {first.level:g}{lowest}"
+            rows[f"{alone_s} s, {plan.arrivals.value}"] = "\n".join((summary, *notes))
+    return table_of(rows)
 
 
 def refused() -> str:
@@ -257,7 +257,7 @@ def report_list() -> str:
 
 PRINTED: dict[str, Callable[[], str]] = {
     "watched": watched,
-    "plan": plan("server: {binary: /usr/bin/env}\n", whole=True),
+    "plan": plan("server: {binary: /usr/bin/env}\n", effective=True),
     "plan-remote": plan(REMOTE + "workload: {arrivals: {kind: closed, max_concurrency: 64}}\n"),
     "plan-many-notes": plan("server: {mode: docker, image: 'i', gpus: [1], mounts: {/run: /m}}\n"),
     "plan-notes": plan_notes,

@@ -9,7 +9,7 @@ MARK = "hunter2"
 
 
 @pytest.mark.parametrize(
-    ("text", "shown"),
+    ("text", "expected"),
     [
         ("postgresql://tuner:hunter2@db/x", "postgresql://tuner:***@db/x"),
         ("redis://:hunter2@h:6379", "redis://:***@h:6379"),
@@ -24,9 +24,9 @@ MARK = "hunter2"
         ("cannot open 'a://u:hunter2@db':\nno b://v:hunter2@c", "cannot open 'a://u:***@db':\nno b://v:***@c"),
     ],
 )  # fmt: skip
-def test_a_password_in_a_url_is_hidden(text: str, shown: str) -> None:
-    assert without_passwords(text) == shown
-    assert MARK not in shown
+def test_a_password_in_a_url_is_hidden(text: str, expected: str) -> None:
+    assert without_passwords(text) == expected
+    assert MARK not in expected
 
 
 @pytest.mark.parametrize(
@@ -38,7 +38,7 @@ def test_a_password_in_a_url_is_hidden(text: str, shown: str) -> None:
         "p99_latency <= 40ms at 300/s: no",
     ],
 )
-def test_what_holds_no_password_stays_as_it_is(text: str) -> None:
+def test_text_without_a_password_stays_as_it_is(text: str) -> None:
     assert without_passwords(text) == text
 
 

@@ -32,7 +32,7 @@ def lint(execute="pass", initialize="pass"):
     return [(f.rule, f.severity) for f in lint_source(PATH, source)]
 
 
-def test_a_plain_model():
+def test_plain_model_has_no_findings():
     assert lint() == []
 
 
@@ -79,7 +79,7 @@ class TritonPythonModel:
 
 
 @pytest.mark.parametrize(
-    ("execute", "told"),
+    ("execute", "reported"),
     [
         ("return await asyncio.gather(*[self.one(r) for r in requests])", False),
         ("calls = [self.one(r) for r in requests]; return await asyncio.gather(*calls)", False),
@@ -89,9 +89,22 @@ class TritonPythonModel:
         ("return await asyncio.gather(*[self.prepare(r) for r in requests])", True),
     ],
 )
-def test_requests_that_are_worked_on_at_the_same_time_are_no_loop(execute, told):
-    found = lint_source(PATH, LATER.format(execute=execute))
-    assert [f.rule for f in found] == (["per-request-loop"] if told else [])
+def test_requests_that_are_worked_on_at_the_same_time_are_no_loop(execute, reported):
+    findings = lint_source(PATH, LATER.format(execute=execute))
+    assert [f.rule for f in findings] == (["per-request-loop"] if reported else [])
+
+
+@pytest.mark.parametrize(
+    ("loop", "reported"),
+    [
+        ("for r in requests: answer = await ask(r).async_exec()", True),
+        ("for r in requests:\n            call = make(r)\n            call.exec()", True),
+        ("return await asyncio.gather(*[make(r).async_exec() for r in requests])", False),
+    ],
+)
+def test_other_models_that_are_called_for_one_request_at_a_time(loop, reported):
+    (hint,) = [f.hint for f in lint_source(PATH, LATER.format(execute=loop))] or [""]
+    assert ("async_exec" in hint) is reported
 
 
 def test_gathering_inputs_and_one_call_is_as_it_should_be():
@@ -106,7 +119,7 @@ def test_a_loop_that_asks_for_cancellation():
     assert lint("while self.more():\n    step()") == [("cancellation", Severity.NOTE)]
 
 
-def test_sleeping():
+def test_sleep_in_execute_is_reported_and_in_initialize_is_not():
     assert lint("time.sleep(1)") == [("sleep", Severity.WARNING)]
     assert lint(initialize="time.sleep(1)") == []
 
@@ -178,8 +191,8 @@ def test_cached_model_that_reads_inputs_the_cache_ignores_is_reported(
         f"        return request.{method}()\n"
     )
     config = parse(f"response_cache {{ enable: {str(cached).lower()} }}")
-    found = [f for f in lint_source(PATH, source, config) if f.rule == "cached-parameters"]
-    assert [(f.line, f.severity) for f in found] == ([(6, Severity.WARNING)] if cached else [])
+    findings = [f for f in lint_source(PATH, source, config) if f.rule == "cached-parameters"]
+    assert [(f.line, f.severity) for f in findings] == ([(6, Severity.WARNING)] if cached else [])
 
 
 def test_parameters_that_a_model_may_read_are_known(tmp_path: Path) -> None:
@@ -193,3 +206,25 @@ def test_parameters_that_a_model_may_read_are_known(tmp_path: Path) -> None:
     for name, expected in (("m", ("scale", "mode", "top_k")), ("other", ())):
         files = read_model(tmp_path, name)
         assert parameters_read(files, files.config()) == expected
+
+
+@pytest.mark.parametrize(
+    ("line", "reported"),
+    [
+        ("self.model.cuda()", True),
+        ('self.model.to("cuda:1")', True),
+        ('self.device = "cuda" if torch.cuda.is_available() else "cpu"', True),
+        ("self.device = f\"cuda:{args['model_instance_device_id']}\"", True),
+        ('ort.InferenceSession(p, providers=["CUDAExecutionProvider"])', True),
+        ("import cupy", True),
+        ('"""Runs on cuda where it can."""', False),
+        ('self.model.to("cpu")', False),
+        ('d = "cuda" if args["model_instance_kind"] == "GPU" else "cpu"', False),
+    ],
+)
+@pytest.mark.parametrize("kind", ["KIND_CPU", "KIND_GPU", "KIND_MODEL"])
+def test_kind_cpu_of_code_that_takes_a_gpu(line, reported, kind):
+    source = MODEL.format(initialize=line, execute=" " * 8 + "pass")
+    config = parse(f'backend: "python" instance_group [{{ kind: {kind} }}]')
+    rules = [f.rule for f in lint_source(PATH, source, config)]
+    assert ("kind-cpu-on-gpu" in rules) is (reported and kind == "KIND_CPU")

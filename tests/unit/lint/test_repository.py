@@ -8,7 +8,7 @@ from builders.ensemble_cases import ENSEMBLE, MODEL, step
 from builders.messages_lint import COMPLETED, COMPLETING, EXECUTE, MODEL_PY, PYTHON, add
 
 from tuner.errors import SpecError
-from tuner.lint.model_py import called_models
+from tuner.lint.model_calls import called_models
 from tuner.lint.repository import errors_of, lint_repository
 from tuner.lint.rules import Severity
 from tuner.modelconfig.files import read_model
@@ -47,8 +47,8 @@ def test_an_empty_folder_is_a_note_and_no_model(repository, kept):
 
 def test_a_step_may_lie_in_another_repository(repository):
     add(repository, "e", ENSEMBLE, ["1/.gitkeep"])
-    found = [f for f in lint_repository(repository) if f.rule == "ensemble-step-model"]
-    assert found
+    findings = [f for f in lint_repository(repository) if f.rule == "ensemble-step-model"]
+    assert findings
 
 
 def test_syntax_errors_have_their_place(repository):
@@ -73,8 +73,8 @@ def test_triton_s_rules_are_errors_at_their_line(repository):
 
 def test_idle_settings_warn_and_those_that_need_flags_are_notes(repository):
     add(repository, "m", PYTHON + "response_cache { enable: true }\ninstance_group { count: -1 }")
-    found = {f.rule: f.severity for f in lint_repository(repository)}
-    assert found == {"cache-flag": Severity.NOTE, "instance-count": Severity.WARNING}
+    severities = {f.rule: f.severity for f in lint_repository(repository)}
+    assert severities == {"cache-flag": Severity.NOTE, "instance-count": Severity.WARNING}
 
 
 @pytest.mark.parametrize(
@@ -134,6 +134,29 @@ def test_idle_settings_warn_and_those_that_need_flags_are_notes(repository):
             'output { name: "logits" data_type: TYPE_FP32 dims: [ 2 ] }',
         ),
         (
+            "batch-in-dims",
+            'output { name: "prob" dims: [ -1, 2 ] } input { data_type: TYPE_INT64 dims: -1 }',
+            'output { name: "prob" dims: [ -1, 2 ] } input { data_type: TYPE_FP16 dims: -1 }',
+        ),
+        (
+            "batches-of-one",
+            "dynamic_batching { preferred_batch_size: [ 1, 8 ] max_queue_delay_microseconds: 50 }",
+            "dynamic_batching { preferred_batch_size: [ 4, 8 ] max_queue_delay_microseconds: 50 }",
+        ),
+        (
+            "batches-of-one",
+            (
+                "sequence_batching { oldest { preferred_batch_size: 1 "
+                "max_queue_delay_microseconds: 9 } }"
+            ),
+            "sequence_batching { oldest { preferred_batch_size: 1 } }",
+        ),
+        (
+            "placeholder",
+            'parameters { key: "vocab" value { string_value: "${vocab}" } }',
+            'parameters { key: "vocab" value { string_value: "in ${HOME}/vocab" } }',
+        ),
+        (
             "mixed-kinds",
             "instance_group [ { kind: KIND_GPU }, { kind: KIND_CPU } ]",
             "instance_group [ { kind: KIND_GPU gpus: 0 }, { kind: KIND_GPU gpus: 1 } ]",
@@ -145,6 +168,26 @@ def test_settings_that_are_seldom_meant(repository, rule, bad, good):
     assert rule in rules(repository)
     add(repository, "m", PYTHON + good)
     assert rule not in rules(repository)
+
+
+@pytest.mark.parametrize(
+    ("batching", "idle"),
+    [
+        ("", True),
+        ("max_queue_delay_microseconds: 100000", True),
+        ("default_queue_policy { max_queue_size: 9 }", False),
+        ("priority_levels: 2 default_priority_level: 1", False),
+        ("preserve_ordering: true", False),
+    ],
+)
+def test_a_batcher_of_batches_of_one_is_idle_unless_it_orders_its_queue(repository, batching, idle):
+    add(
+        repository,
+        "m",
+        PYTHON.replace("max_batch_size: 8", "max_batch_size: 1")
+        + f"dynamic_batching {{ {batching} }}",
+    )
+    assert ("batcher-without-batches" in rules(repository)) is idle
 
 
 @pytest.mark.parametrize(
@@ -162,6 +205,38 @@ def test_backends(repository, backend, files, rule):
     assert rule in rules(repository)
     add(repository, "m", config.replace(backend, "pytorch"), ["1/model.pt"])
     assert rule not in rules(repository)
+
+
+def test_an_engine_for_several_gpus_lies_in_parts(repository):
+    ranks = 'parameters { key: "multi_device_per_rank_engines" value { string_value: "%s" } }'
+    for parted, reported in (("true", False), ("false", True)):
+        config = f'backend: "tensorrt" max_batch_size: 8 {ranks % parted}'
+        add(repository, "m", config, ["1/model.plan.rank0", "1/model.plan.rank1"])
+        assert ("model-file" in rules(repository)) is reported
+
+
+SPANNING = 'backend: "%s" max_batch_size: 8 instance_group [{ kind: %s count: %d }] %s'
+
+
+@pytest.mark.parametrize(
+    ("backend", "kind", "count", "gpus", "reported"),
+    [
+        ("tensorrt", "KIND_MODEL", 1, "0,1", False),
+        ("tensorrt", "KIND_MODEL", 2, "0,1", True),
+        ("tensorrt", "KIND_GPU", 1, "0,1", True),
+        ("tensorrt", "KIND_GPU", 2, "0", False),
+        ("tensorrtllm", "KIND_CPU", 2, "0,1;2,3", False),
+        ("tensorrtllm", "KIND_CPU", 1, "0,1;2,3", True),
+        ("tensorrtllm", "KIND_CPU", 1, "0,1", False),
+        ("tensorrtllm", "KIND_CPU", 3, "${gpu_device_ids}", False),
+    ],
+)
+def test_instances_fit_the_lists_of_gpus(repository, backend, kind, count, gpus, reported):
+    key = "multi_device_gpus" if backend == "tensorrt" else "gpu_device_ids"
+    for on in ("true", "1"):
+        parameters = value(key, gpus) + value("enable_multi_device", on)
+        add(repository, "m", SPANNING % (backend, kind, count, parameters), ["1/model.plan"])
+        assert ("spanning-instances" in rules(repository)) is reported
 
 
 PARAMETER = 'parameters { key: "%s" value { string_value: "1" } }\n'
@@ -189,10 +264,10 @@ def test_unread_backend_parameter_is_reported_with_the_nearest_name(
     repository, backend, written, text, hint
 ):
     add(repository, "m", f'# of us\nbackend: "{backend}"\n{written}', [])
-    (found,) = [f for f in lint_repository(repository) if f.rule == "unread-parameter"]
-    assert (found.severity, found.line) == (Severity.WARNING, 3)
-    assert found.message.endswith(f" reads no parameter {text}")
-    assert found.hint == hint
+    (finding,) = [f for f in lint_repository(repository) if f.rule == "unread-parameter"]
+    assert (finding.severity, finding.line) == (Severity.WARNING, 3)
+    assert finding.message.endswith(f" reads no parameter {text}")
+    assert finding.hint == hint
 
 
 @pytest.mark.parametrize(
@@ -203,6 +278,7 @@ def test_unread_backend_parameter_is_reported_with_the_nearest_name(
         ("onnxruntime", ACCELERATOR % 'cpu_execution_accelerator { name: "openvino" }'),
         ("onnxruntime", ACCELERATOR % 'gpu_execution_accelerator { name: "cuda" parameters '
          '{ key: "use_ep_level_unified_stream" value: "1" } }'),
+        ("dali", PARAMETER % "split_along_outer_axis"),
         ("of-my-own", PARAMETER % "anything"),
     ],
 )  # fmt: skip
@@ -218,38 +294,67 @@ def value(key: str, text: str) -> str:
 @pytest.mark.parametrize(
     ("backend", "key", "bad", "good"),
     [
-        ("onnxruntime", "intra_op_thread_count", ("2x", "2.9", "many"), ("2", "-1", "")),
-        ("onnxruntime", "execution_mode", ("2", "on"), ("0", "1")),
+        ("onnxruntime", "intra_op_thread_count", ("2x", "2.9"), ("2", "-1", "")),
+        ("onnxruntime", "execution_mode", ("2",), ("0", "1")),
         (
             "onnxruntime",
             "memory.enable_memory_arena_shrinkage",
             ("nonsense", "1", "cpu"),
             ("cpu:0", "cpu:0;gpu:0"),
         ),
-        ("openvino", "NUM_STREAMS", ("2x", "yes"), ("AUTO", "numa", "4")),
         ("openvino", "ENABLE_BATCH_PADDING", ("true", "1"), ("YES", "no")),
-        ("pytorch", "INFERENCE_MODE", ("on", "yes"), ("True", "0")),
+        ("onnxruntime", "cudnn_conv_algo_search", ("EXHAUSTIVE", "3"), ("0", "2")),
+        ("tensorrt", "enable_multi_device", ("yes", "on"), ("TRUE", "1")),
+        ("fil", "chunk_size", ("3", "64", "0"), ("1", "32")),
+        ("fil", "layout", ("sparse", "Layered"), ("depth_first", "layered")),
+        ("vllm", "REPORT_CUSTOM_METRICS", ("1", "yes"), ("True", "false")),
         ("of-my-own", "intra_op_thread_count", (), ("2x",)),
     ],
 )
 def test_value_that_the_backend_misreads_is_reported(repository, backend, key, bad, good):
     for text in bad:
-        add(repository, "m", f'backend: "{backend}"\n{value(key, text)}', [])
-        (found,) = [f for f in lint_repository(repository) if f.rule == "parameter-value"]
-        assert (found.severity, found.line) == (Severity.WARNING, 2)
-        assert f"{key} is '{text}', and " in found.message
+        assert value_finding(repository, backend, key, text).severity is Severity.WARNING
     for text in good:
         add(repository, "m", f'backend: "{backend}"\n{value(key, text)}', [])
         assert rules(repository).isdisjoint({"parameter-value", "unread-parameter"})
 
 
 @pytest.mark.parametrize(
-    ("level", "told"), [(-1, True), (0, False), (1, True), (2, True), (3, False), (7, False)]
+    ("backend", "key", "bad", "good"),
+    [
+        ("onnxruntime", "intra_op_thread_count", ("many",), ()),
+        ("onnxruntime", "execution_mode", ("ORT_PARALLEL",), ()),
+        ("onnxruntime", "enable_mem_arena", ("2", "yes"), ("1", "true", "OFF")),
+        ("openvino", "NUM_STREAMS", ("2x", "yes"), ("AUTO", "numa", "4")),
+        ("pytorch", "INFERENCE_MODE", ("yes", "2"), ("True", "0", "on")),
+        ("tensorflow", "MAX_SESSION_SHARE_COUNT", ("0", "two"), ("1", "4")),
+        ("fil", "is_classifier", ("True", "1"), ("true", "false")),
+        ("fil", "model_type", ("lgbm", "pickle"), ("lightgbm", "treelite_checkpoint")),
+    ],
 )
-def test_graph_level_that_turns_optimizations_off_is_reported(repository, level, told):
+def test_value_that_the_backend_refuses_is_an_error(repository, backend, key, bad, good):
+    for text in bad:
+        assert value_finding(repository, backend, key, text).severity is Severity.ERROR
+    for text in good:
+        add(repository, "m", f'backend: "{backend}"\n{value(key, text)}', [])
+        assert rules(repository).isdisjoint({"parameter-value", "unread-parameter"})
+
+
+def value_finding(repository, backend, key, text):
+    add(repository, "m", f'backend: "{backend}"\n{value(key, text)}', [])
+    (finding,) = [f for f in lint_repository(repository) if f.rule == "parameter-value"]
+    assert finding.line == 2
+    assert f"{key} is '{text}', and " in finding.message
+    return finding
+
+
+@pytest.mark.parametrize(
+    ("level", "reported"), [(-1, True), (0, False), (1, True), (2, True), (3, False), (7, False)]
+)
+def test_graph_level_that_turns_optimizations_off_is_reported(repository, level, reported):
     graph = f"optimization {{ graph {{ level: {level} }} }}"
     add(repository, "m", f'backend: "onnxruntime" {graph}', [])
-    assert ("graph-level" in rules(repository)) is told
+    assert ("graph-level" in rules(repository)) is reported
     add(repository, "m", f'backend: "python" {graph}')
     assert "graph-level" not in rules(repository)
 
@@ -268,9 +373,9 @@ def test_graph_level_that_turns_optimizations_off_is_reported(repository, level,
 def test_queue_policy_is_reported_with_its_cost(repository, policy, size):
     batched = f'backend: "python" max_batch_size: {size} dynamic_batching {{ %s }}'
     add(repository, "m", batched % policy)
-    (found,) = [f for f in lint_repository(repository) if f.rule == "queue-policy-idle"]
-    assert found.severity is Severity.NOTE
-    assert "up to 0.5 s beside an idle instance" in found.message
+    (finding,) = [f for f in lint_repository(repository) if f.rule == "queue-policy-idle"]
+    assert finding.severity is Severity.NOTE
+    assert "up to 0.5 s beside an idle instance" in finding.message
     for none in ("", "default_queue_policy { }", "default_queue_policy { timeout_action: DELAY }"):
         add(repository, "m", batched % none)
         assert "queue-policy-idle" not in rules(repository)
@@ -280,8 +385,8 @@ def test_queue_policy_is_reported_with_its_cost(repository, policy, size):
 @pytest.mark.parametrize("name", ["a#b", "a$b", "a&b", "a'b", "a(b)", "a;b", "a[b]", "a|b"])
 def test_python_model_name_that_newer_servers_refuse_is_reported(repository, name):
     add(repository, name, 'backend: "python"\n')
-    found = only(repository, name)
-    assert (found.rule, found.severity) == ("python-name", Severity.WARNING)
+    finding = only(repository, name)
+    assert (finding.rule, finding.severity) == ("python-name", Severity.WARNING)
     add(repository, name, 'backend: "dali"\n', ["1/model.dali"])
     assert "python-name" not in rules(repository)
 
@@ -294,8 +399,8 @@ def test_a_name_that_no_server_refuses_is_no_finding(repository, name):
 
 def test_the_name_of_an_instance_group_counts_as_the_model_s(repository):
     add(repository, "m", PYTHON + 'instance_group { name: "on gpu #0" }\n')
-    found = only(repository)
-    assert (found.rule, found.line) == ("python-name", 4)
+    finding = only(repository)
+    assert (finding.rule, finding.line) == ("python-name", 4)
 
 
 def test_the_name_is_the_directory_s(repository):
@@ -304,7 +409,7 @@ def test_the_name_is_the_directory_s(repository):
     assert (finding.rule, finding.line) == ("name-mismatch", 2)
 
 
-def test_version_directories(repository):
+def test_findings_about_version_directories(repository):
     add(repository, "m", PYTHON, ["latest/model.py"])
     finding = only(repository)
     assert (finding.rule, finding.file) == ("version-directory", repository / "m")
@@ -358,7 +463,7 @@ def published(repository):
     add(repository, "nlp-ensemble", case("published/nlp-ensemble"), ["1/.gitkeep"])
 
 
-def test_the_published_repository(repository):
+def test_findings_in_the_published_repository(repository):
     published(repository)
     findings = lint_repository(repository)
     errors = [
@@ -403,7 +508,7 @@ def test_steps_whose_model_does_not_parse_are_left_to_that_model(repository):
         ("multi-instance", {"mixed-kinds"}),
     ],
 )
-def test_published_fragments(repository, name, expected):
+def test_findings_in_published_fragments(repository, name, expected):
     add(repository, name, case(f"published/{name}"), ["1/model.onnx"])
     assert rules(repository) == expected
 
@@ -415,8 +520,8 @@ def test_steps_name_a_version_that_exists(repository, version, fits):
     add(repository, "nlp-ensemble", config, ["1/.gitkeep"])
     for name in ("tokenizer", "bert-onnx"):
         (repository / name / "2").mkdir(exist_ok=True)
-    found = [f.message for f in lint_repository(repository, "nlp-ensemble")]
-    assert any(version in message for message in found) is not fits
+    messages = [f.message for f in lint_repository(repository, "nlp-ensemble")]
+    assert any(version in message for message in messages) is not fits
 
 
 def test_a_byte_order_mark_in_model_py_is_no_mistake(repository):
@@ -465,16 +570,16 @@ def test_tensors_that_the_code_of_the_model_completes_are_no_mistake(repository)
 
 
 def test_an_ensemble_that_leads_back_to_itself(repository):
-    for name, asked in (("one", "two"), ("two", "one"), ("own", "own")):
+    for name, called in (("one", "two"), ("two", "one"), ("own", "own")):
         config = (
             'platform: "ensemble" max_batch_size: 8 '
             'input { name: "x" data_type: TYPE_FP32 dims: 1 } '
             'output { name: "y" data_type: TYPE_FP32 dims: 1 } '
-            f"ensemble_scheduling {{ {step(asked, 'x', 'y')} }}"
+            f"ensemble_scheduling {{ {step(called, 'x', 'y')} }}"
         )
         add(repository, name, config, ["1/.gitkeep"])
-    found = {f.file.parent.name: f.rule for f in lint_repository(repository)}
-    assert found == dict.fromkeys(("one", "two", "own"), "ensemble-cycle")
+    rules_ = {f.file.parent.name: f.rule for f in lint_repository(repository)}
+    assert rules_ == dict.fromkeys(("one", "two", "own"), "ensemble-cycle")
 
 
 @pytest.mark.parametrize(
@@ -504,24 +609,27 @@ def test_a_cache_on_an_ensemble_over_a_step_that_cannot_be_passed_over(
     add(repository, "e", outer, ["1/.gitkeep"])
     assert lint_repository(repository, "e") == []
     add(repository, "e", cached, ["1/.gitkeep"])
-    found = lint_repository(repository, "e", ignore=["cache-flag"])
-    assert [(f.rule, f.severity) for f in found] == ([("response-cache", severity)] if said else [])
+    findings = lint_repository(repository, "e", ignore=["cache-flag"])
+    assert [(f.rule, f.severity) for f in findings] == (
+        [("response-cache", severity)] if said else []
+    )
     line = cached.split("\n").index("response_cache { enable: true }") + 1
-    assert all(said in f.message and f.line == line for f in found)
+    assert all(said in f.message and f.line == line for f in findings)
 
 
 @pytest.mark.parametrize(
-    ("policy", "told"), [("max_queue_size: 8", True), ("default_timeout_microseconds: 9000", False)]
+    ("policy", "reported"),
+    [("max_queue_size: 8", True), ("default_timeout_microseconds: 9000", False)],
 )
-def test_step_of_an_ensemble_whose_queue_may_be_full_is_reported(repository, policy, told):
+def test_step_of_an_ensemble_whose_queue_may_be_full_is_reported(repository, policy, reported):
     queue = f"dynamic_batching {{ default_queue_policy {{ {policy} }} }}\n"
     add(repository, "one", MODEL)
     add(repository, "two", MODEL.replace("one", "two") + queue)
     add(repository, "e", ENSEMBLE, ["1/.gitkeep"])
-    found = lint_repository(repository, "e")
-    warnings = [("full-queue-in-step", Severity.WARNING)] if told else []
-    assert [(f.rule, f.severity) for f in found] == warnings
-    for finding in found:
+    findings = lint_repository(repository, "e")
+    warnings = [("full-queue-in-step", Severity.WARNING)] if reported else []
+    assert [(f.rule, f.severity) for f in findings] == warnings
+    for finding in findings:
         assert '"two"' in ENSEMBLE.split("\n")[finding.line - 1]
 
 
@@ -535,12 +643,16 @@ def test_call_of_a_missing_model_is_reported_with_its_line(repository):
     assert lint_repository(repository) == []
 
 
+#: What a call may be whose name a run makes: each model that the code or a parameter names.
+ALL = ["finder", "reader", "scorer", "speaker"]
 ASKING = """
 FINDER, OTHER = "finder", None
-SPEAKER = "speaker"
+SPEAKER: str = "speaker"
+TABLE = {"text": "finder", "picture": "reader"}
 
 class TritonPythonModel:
     reader = "reader"
+    end = "der"
 
     def initialize(self, args):
         given = json.loads(args["model_config"])["parameters"]
@@ -554,7 +666,7 @@ class TritonPythonModel:
 
 
 @pytest.mark.parametrize(
-    ("asked", "calls", "unnamed"),
+    ("statement", "calls", "unnamed"),
     [
         ('Request(model_name="finder")', ["finder"], False),
         ("Request(model_name=SPEAKER)", ["speaker"], False),
@@ -566,33 +678,191 @@ class TritonPythonModel:
             False,
         ),
         ("[Request(model_name=n) for n in [SPEAKER]]", ["speaker"], False),
-        ("for name in (SPEAKER, chosen): Request(model_name=name)", ["speaker", "scorer"], True),
-        ("Request(model_name=FINDER)", ["scorer"], True),
-        ("Request(model_name=self.twice)", ["scorer"], True),
-        ("Request(model_name=chosen)", ["scorer"], True),
-        ("Request(**self.asked)", ["scorer"], True),
-        ("[Request(model_name=name) for name in []]", ["scorer"], True),
+        ("Request(model_name=TABLE[chosen])", ["finder", "reader"], False),
+        ("Request(model_name=TABLE.get(chosen, SPEAKER))", ["finder", "reader", "speaker"], False),
+        ("Request(model_name=self.reader if chosen else SPEAKER)", ["reader", "speaker"], False),
+        ("Request(model_name=NONE or 'finder')", ALL, True),
+        ("Request(model_name='rea' + self.end)", ["reader"], False),
+        ('Request(model_name=f"{chosen}ader")', ALL, True),
+        ("Request(model_name=given.get('scorer', {}).get('string_value', 'x'))", ["scorer"], False),
+        ("Request(model_name=given.get('y', {}).get('string_value', 'reader'))", ["reader"], False),
+        ("for name in (SPEAKER, chosen): Request(model_name=name)", ALL, True),
+        ("Request(model_name=FINDER)", ALL, True),
+        ("Request(model_name=self.twice)", ALL, True),
+        ("Request(model_name=chosen)", ALL, True),
+        ("Request(**self.asked)", ALL, True),
+        ("[Request(model_name=name) for name in []]", ALL, True),
         ("chosen()", [], False),
     ],
 )
 def test_names_of_called_models_are_read_or_their_lack_is_reported(
-    repository, asked, calls, unnamed
+    repository, statement, calls, unnamed
 ):
     parameter = 'parameters { key: "%s" value { string_value: "%s" } }\n'
     config = PYTHON + parameter % ("scorer", "scorer") + parameter % ("x", "5")
-    source = ASKING % asked.replace("Request", "pb_utils.InferenceRequest")
+    source = ASKING % statement.replace("Request", "pb_utils.InferenceRequest")
     add(repository, "m", config, source=source)
     for name in ("finder", "speaker", "reader", "scorer"):
         add(repository, name, PYTHON.replace('"m"', f'"{name}"'))
-    found = lint_repository(repository, "m")
-    assert [(f.rule, f.line, f.severity) for f in found] == (
-        [("unnamed-call", 15, Severity.NOTE)] if unnamed else []
+    findings = lint_repository(repository, "m")
+    assert [(f.rule, f.line, f.severity) for f in findings] == (
+        [("unnamed-call", 17, Severity.NOTE)] if unnamed else []
     )
     files = read_model(repository, "m")
     names = ["finder", "speaker", "reader", "scorer", "m"]
     called, places = called_models(files, files.config(), names)
     assert sorted(called) == sorted(calls)
-    assert places == (("1/model.py:15",) if unnamed else ())
+    assert places == (("1/model.py:17",) if unnamed else ())
+
+
+@pytest.mark.parametrize(
+    ("source", "calls"),
+    [
+        ("from package.calls import Calls as TritonPythonModel\n", ("finder",)),
+        (MODEL_PY, ()),  # it is all here, and calls nothing
+    ],
+)
+def test_models_in_the_parameters_are_called_by_a_class_that_lies_elsewhere(
+    repository, source, calls
+):
+    add(repository, "m", PYTHON + value("first", "finder") + value("rest", "m"), source=source)
+    files = read_model(repository, "m")
+    assert called_models(files, files.config(), ["finder", "m"]) == (calls, ())
+
+
+HELPER = """
+class TritonPythonModel:
+    def ask(self, name="reader", tensors=None, output="y"):
+        return pb_utils.InferenceRequest(model_name=name, inputs=tensors).exec()
+
+    def execute(self, requests):
+        %s
+"""
+
+
+@pytest.mark.parametrize(
+    ("statement", "calls", "unnamed"),
+    [
+        ("self.ask('finder', []); self.ask('reader', requests)", ["finder", "reader"], False),
+        ("self.ask(tensors=[], name='finder')", ["finder"], False),
+        ("self.ask('finder', []); self.ask(requests[0], [])", ["finder", "reader"], True),
+        ("self.ask('finder'); self.ask(tensors=requests)", ["finder", "reader"], False),
+        ("self.ask(*requests)", ["reader"], True),
+        ("self.ask(**requests[0])", ["reader"], True),
+        ("pass", ["reader"], True),
+    ],
+)
+def test_names_given_to_a_method_that_calls_models_are_read(repository, statement, calls, unnamed):
+    add(repository, "m", PYTHON, source=HELPER % statement)
+    files = read_model(repository, "m")
+    called, places = called_models(files, files.config(), ["finder", "reader"])
+    assert list(called) == calls
+    assert places == (("1/model.py:4",) if unnamed else ())
+
+
+CHAIN = """
+def compose(name, tensors):
+    return pb_utils.InferenceRequest(model_name=name, inputs=tensors)
+
+def run(name, tensors):
+    def again(name): return compose("speaker", [])
+    return compose(name, tensors).exec()
+
+class TritonPythonModel:
+    def execute(self, requests):
+        run("finder", []), run("reader", [])
+"""
+
+
+def test_names_given_through_parameters_of_the_same_name_are_read(repository):
+    add(repository, "m", PYTHON, source=CHAIN)
+    files = read_model(repository, "m")
+    called, places = called_models(files, files.config(), ["finder", "reader", "speaker"])
+    assert (sorted(called), places) == (["finder", "reader", "speaker"], ())
+
+
+def test_a_parameter_that_the_function_changes_is_made_at_run_time(repository):
+    code = CHAIN.replace("    return pb", "    name = name.lower()\n    return pb")
+    add(repository, "m", PYTHON, source=code)
+    files = read_model(repository, "m")
+    _, places = called_models(files, files.config(), ["finder", "reader"])
+    assert places == ("1/model.py:4",)
+
+
+def test_calls_in_a_file_that_the_model_imports_are_the_models(repository):
+    model = "from .parts import Parts\nclass TritonPythonModel:\n    def execute(self, r): ...\n"
+    add(repository, "m", PYTHON, source=model)
+    version = repository / "m" / "1"
+    (version / "parts.py").write_text("import deeper\nInferenceRequest(model_name='finder')\n")
+    (version / "deeper.py").write_text("def ask(n):\n    InferenceRequest(model_name=n)\n")
+    (version / "unused.py").write_text("InferenceRequest(model_name='reader')\n")
+    files = read_model(repository, "m")
+    called, places = called_models(files, files.config(), ["finder", "reader"])
+    assert (called, places) == (("finder",), ("1/deeper.py:2",))
+    findings = [(f.rule, f.file.name) for f in lint_repository(repository, "m")]
+    assert findings == [("unnamed-call", "deeper.py"), ("called-model", "parts.py")]
+
+
+@pytest.mark.parametrize("module", ["x" * 300, ".".join("x" * 2500)])
+def test_module_whose_path_is_too_long_is_no_file_of_the_model(repository, module):
+    add(repository, "m", PYTHON)
+    (repository / "m" / "1" / "model.py").write_text(f"import {module}\n{MODEL_PY}")
+    assert lint_repository(repository) == []
+
+
+def test_calls_in_a_package_that_the_model_imports_are_the_models(repository):
+    model = "from lib.steps import Steps\nclass TritonPythonModel:\n    def execute(self, r): ...\n"
+    add(repository, "m", PYTHON, source=model)
+    library = repository / "m" / "1" / "lib"
+    library.mkdir()
+    (library / "__init__.py").write_text("")
+    (library / "steps.py").write_text("from . import base\nfrom lib.more import *\n")
+    (library / "base.py").write_text("InferenceRequest(model_name='finder')\n")
+    (library / "more.py").write_text(
+        "def ask(self, name='reader'):\n    InferenceRequest(model_name=self.name)\n"
+    )
+    files = read_model(repository, "m")
+    called, places = called_models(files, files.config(), ["finder", "reader"])
+    assert (sorted(called), places) == (["finder", "reader"], ("1/lib/more.py:2",))
+
+
+@pytest.mark.parametrize(
+    ("name", "models"),
+    [
+        ("self.prefix + 'finder'", ["plant.finder"]),
+        ("f'{self.prefix}reader'", ["plant.reader"]),
+        ("self.prefix + self.other", []),
+    ],
+)
+def test_a_name_with_a_part_that_a_run_makes_is_searched_by_the_rest(repository, name, models):
+    source = f"class TritonPythonModel:\n    def execute(self, r):\n        Request({name})\n"
+    source = source.replace("Request(", "InferenceRequest(model_name=")
+    add(repository, "m", PYTHON, source=source)
+    files = read_model(repository, "m")
+    called, places = called_models(files, files.config(), ["plant.finder", "plant.reader"])
+    assert (list(called), places) == (models, ("1/model.py:3",))
+
+
+@pytest.mark.parametrize(
+    ("name", "reported"), [("'finder'", True), ("r", False), ("r + 'finder'", False)]
+)
+def test_errors_of_a_model_that_may_be_called_are_not_the_callers(repository, name, reported):
+    source = "class TritonPythonModel:\n    def execute(self, r): Request(model_name=%s)\n"
+    source = source.replace("Request", "InferenceRequest") + "OTHER = 'finder'\n"
+    add(repository, "m", PYTHON, source=source % name)
+    add(repository, "finder", PYTHON.replace('"m"', '"other"'))
+    assert [f.rule for f in errors_of(repository, "m")] == ["name-mismatch"] * reported
+    files = read_model(repository, "m")
+    assert called_models(files, files.config(), ["finder"])[0] == ("finder",)
+
+
+def test_models_that_a_parameter_lists_are_called(repository):
+    parameter = 'parameters { key: "steps" value { string_value: "finder:ids,reader:text" } }'
+    source = "class TritonPythonModel:\n    def execute(self, r, name): Request(model_name=name)\n"
+    add(repository, "m", PYTHON + parameter, source=source.replace("Request", "InferenceRequest"))
+    files = read_model(repository, "m")
+    called, _ = called_models(files, files.config(), ["reader", "finder", "other"])
+    assert list(called) == ["finder", "reader"]
 
 
 @pytest.mark.parametrize(
@@ -601,8 +871,9 @@ def test_names_of_called_models_are_read_or_their_lack_is_reported(
         "".join(f"a{i} = a{i + 1}\n" for i in range(3000)) + "a3000 = 'm'",
         f"a0 = ({', '.join(['1'] * 3000)})",
         "a0 = a1\na1 = a0",
+        f"a0 = {' + '.join(['b'] * 300)}",
     ],
-    ids=["chain", "many", "circle"],
+    ids=["chain", "many", "circle", "sum"],
 )
 def test_circular_names_are_reported_as_unresolved(repository, names):
     add(repository, "m", PYTHON, source=f"{MODEL_PY}\n{names}\nInferenceRequest(model_name=a0)\n")
@@ -633,12 +904,12 @@ def test_a_field_that_tritonclient_does_not_know_is_a_warning_and_the_rest_is_ch
 ):
     """One of 2.73 knows it; what is checked is the same."""
     add(repository, "m", PYTHON + METRICS % control + "instance_group { count: -1 }\n")
-    found = {f.rule: f for f in lint_repository(repository)}
-    newer = found.pop("newer-field", None)
-    assert set(found) == {"instance-count"} | ({"model-metrics"} if missing else set())
-    assert found["instance-count"].line == 7
+    by_rule = {f.rule: f for f in lint_repository(repository)}
+    newer = by_rule.pop("newer-field", None)
+    assert set(by_rule) == {"instance-count"} | ({"model-metrics"} if missing else set())
+    assert by_rule["instance-count"].line == 7
     if missing:
-        assert found["model-metrics"].message.endswith(f" {missing}")
+        assert by_rule["model-metrics"].message.endswith(f" {missing}")
     if "model_metrics" in new_config().DESCRIPTOR.fields_by_name:
         assert newer is None
         assert read_model(repository, "m").config().HasField("model_metrics")
@@ -654,11 +925,11 @@ def test_a_limit_of_an_ensemble_that_tritonclient_does_not_know_is_a_warning(rep
     )
     add(repository, "one", MODEL)
     add(repository, "e", newer, ["1/.gitkeep"])
-    found = {f.rule: f.message for f in lint_repository(repository, "e")}
+    messages = {f.rule: f.message for f in lint_repository(repository, "e")}
     known = new_config().ensemble_scheduling.DESCRIPTOR.fields_by_name
     newer = "the installed tritonclient does not know max_inflight_requests"
-    assert found.get("newer-field") == (None if "max_inflight_requests" in known else newer)
-    assert "ensemble-step-model" in found
+    assert messages.get("newer-field") == (None if "max_inflight_requests" in known else newer)
+    assert "ensemble-step-model" in messages
 
 
 def test_a_newer_field_in_the_wrong_place_is_a_mistake(repository):
@@ -667,7 +938,7 @@ def test_a_newer_field_in_the_wrong_place_is_a_mistake(repository):
 
 
 @pytest.mark.parametrize(
-    ("name", "config", "files", "found"),
+    ("name", "config", "files", "expected"),
     [
         ("m", "", ["1/weights.bin"], "no-backend"),
         ("m.identity", "", ["1/weights.bin"], None),
@@ -678,10 +949,10 @@ def test_a_newer_field_in_the_wrong_place_is_a_mistake(repository):
         ("m", 'model_repository_agents { agents { name: "a" } }', ["1/x"], None),
     ],
 )
-def test_something_must_say_which_backend_loads_a_model(repository, name, config, files, found):
+def test_something_must_say_which_backend_loads_a_model(repository, name, config, files, expected):
     add(repository, name, config, files)
     errors = [f.rule for f in lint_repository(repository) if f.severity is Severity.ERROR]
-    assert errors == ([found] if found else [])
+    assert errors == ([expected] if expected else [])
 
 
 def test_without_weights_a_missing_backend_is_a_note(repository):
@@ -695,11 +966,41 @@ def test_directory_with_neither_config_nor_model_is_reported(repository):
     assert rules(repository, "empty") == {"version-directory", "no-backend"}
 
 
-def test_a_misspelt_config_is_an_error(repository):
+@pytest.mark.parametrize(
+    ("name", "advice"),
+    [
+        ("config.pbtx", "rename it to config.pbtxt"),
+        ("config.pbtxt.in", "make config.pbtxt of it"),
+        ("config.pbtxt.j2", "make config.pbtxt of it"),
+    ],
+)
+def test_a_misspelt_config_is_an_error(repository, name, advice):
     add(repository, "m", PYTHON)
-    (repository / "m" / "config.pbtxt").rename(repository / "m" / "config.pbtx")
-    found = only(repository)
-    assert (found.rule, found.severity) == ("config-file", Severity.ERROR)
+    (repository / "m" / "config.pbtxt").rename(repository / "m" / name)
+    finding = only(repository)
+    assert (finding.rule, finding.severity) == ("config-file", Severity.ERROR)
+    assert advice in finding.hint
+    (repository / "m" / "config.pbtxt").write_text(PYTHON)
+    assert lint_repository(repository) == []
+
+
+@pytest.mark.parametrize("name", ["0", "01", "v1"])
+def test_a_version_that_triton_passes_over_is_named(repository, name):
+    add(repository, "m", PYTHON)
+    add(repository, "other", PYTHON.replace('"m"', '"other"'))
+    (repository / "m" / "1").rename(repository / "m" / name)
+    finding = only(repository)
+    assert finding.rule == "version-directory"
+    assert (f"Triton passes over {name}" in finding.message) is (name != "v1")
+
+
+def test_config_in_a_version_is_not_read(repository):
+    add(repository, "m", "", ["1/model.onnx", "1/config.pbtxt"])
+    assert rules(repository, "m") == set()
+    (repository / "m" / "config.pbtxt").unlink()
+    finding = only(repository)
+    assert (finding.rule, finding.severity) == ("config-file", Severity.ERROR)
+    assert finding.file.parent.name == "1"
 
 
 @pytest.mark.parametrize("batch", ["", "max_batch_size: 4"])
@@ -725,7 +1026,7 @@ def test_dims_of_a_step_whose_code_may_set_the_batch_are_left_alone(repository, 
         'config.add_input({"name": "x", "data_type": "TYPE_FP32", "dims": [4]})',
     ],
 )
-def test_what_the_code_completes_and_is_not_certain_is_left_alone(repository, code):
+def test_uncertain_completion_by_the_code_is_not_reported(repository, code):
     add(repository, "m", COMPLETED, source=EXECUTE + COMPLETING % code)
     assert lint_repository(repository) == []
 
@@ -816,9 +1117,9 @@ def test_strings_of_a_sample_have_their_lengths_before_them(repository, data, ha
     text = SCORER.replace("FP32", "STRING") % (tensor, tensor, tensor, tensor, "/")
     add(repository, "scorer", text.replace("256", "1"), ("1/model.py", "warmup/words"))
     (repository / "scorer" / "warmup" / "words").write_bytes(data)
-    found = {f.message for f in lint_repository(repository)}
-    assert len(found) == (4 if has else 0)
-    assert all(has in message for message in found)
+    messages = {f.message for f in lint_repository(repository)}
+    assert len(messages) == (4 if has else 0)
+    assert all(has in message for message in messages)
 
 
 @pytest.mark.parametrize("name", [r"a\000b", "a" * 300])
@@ -844,8 +1145,8 @@ def test_an_environment_outside_of_the_model_and_a_model_for_some_gpus_may_be_el
     add(repository, "m", PYTHON + more)
     plan = 'name: "p" backend: "tensorrt" cc_model_filenames { key: "7.5" value: "sm75.plan" }'
     add(repository, "p", plan, ("1/model.plan",))
-    found = {f.rule: f.severity for f in lint_repository(repository)}
-    assert found == {"execution-env": Severity.WARNING, "model-file": Severity.WARNING}
+    severities = {f.rule: f.severity for f in lint_repository(repository)}
+    assert severities == {"execution-env": Severity.WARNING, "model-file": Severity.WARNING}
 
 
 def test_of_many_inputs_that_keep_requests_apart_the_first_is_named_once(repository):

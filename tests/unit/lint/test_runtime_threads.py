@@ -110,8 +110,8 @@ def test_a_variable_that_is_set_after_the_import_is_too_late():
     ],
 )
 def test_instances_on_cpus_are_what_matters(group, severity):
-    found = lint("import torch", config=f"instance_group {group}")
-    assert [f.severity for f in found] == ([] if severity is None else [severity])
+    findings = lint("import torch", config=f"instance_group {group}")
+    assert [f.severity for f in findings] == ([] if severity is None else [severity])
 
 
 def test_long_chains_of_calls_are_read():

@@ -27,8 +27,8 @@ def grows(used_bytes: Sequence[float]) -> bool:
 
 
 def trends(host: HostUse, course: Course | None = None) -> list[str]:
-    found = replace(synthetic_measurement(), host=host, course=course, duration_s=120.0)
-    return [sentence(reason) for reason in Soaked(found, ()).trends]
+    measurement = replace(synthetic_measurement(), host=host, course=course, duration_s=120.0)
+    return [sentence(reason) for reason in Soaked(measurement, ()).trends]
 
 
 def independent(rng: np.random.Generator) -> np.ndarray:
@@ -79,7 +79,7 @@ def test_a_leak_of_a_tenth_is_seen_in_nine_of_ten_soaks(noise: Noise) -> None:
         np.linspace(50.0, 0.0, READINGS),
     ],
 )
-def test_what_a_server_takes_once_is_no_growth(used: np.ndarray) -> None:
+def test_memory_that_a_server_takes_once_is_no_growth(used: np.ndarray) -> None:
     assert not grows((MIB * (500.0 + used)).tolist())
 
 
@@ -106,7 +106,7 @@ def test_latency_of_a_flat_queue_is_not_said_to_grow() -> None:
     assert alarms <= 0.025 * SOAKS
 
 
-def test_what_grew_is_said_with_its_error_and_its_pace() -> None:
+def test_growth_is_reported_with_its_error_and_its_pace() -> None:
     course = Course(growth=0.24, growth_error=0.03, relaxation_s=0.1)
     leak = memory_trend((MIB * np.linspace(500.0, 524.0, READINGS)).tolist())
     latency, memory = trends(HostUse(memory=leak), course)
@@ -118,6 +118,6 @@ def test_what_grew_is_said_with_its_error_and_its_pace() -> None:
 
 def test_growth_of_memory_counts_for_the_gpus_too() -> None:
     leak = memory_trend((MIB * np.linspace(500.0, 600.0, READINGS)).tolist())
-    found = replace(synthetic_measurement(), host=HostUse(gpu_memory=leak))
-    (reason,) = Soaked(found, ()).trends
+    measurement = replace(synthetic_measurement(), host=HostUse(gpu_memory=leak))
+    (reason,) = Soaked(measurement, ()).trends
     assert (reason.kind, reason.facts["whose"]) == (ReasonKind.MEMORY_GROWS, "the GPUs")

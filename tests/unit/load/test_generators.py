@@ -54,16 +54,17 @@ ONE = Demand(config(SMALL, SMALL), {}, 1, may_refuse=False)
     [
         ([ONE], ""),
         ([replace(ONE, may_refuse=True)], "gives no result when a request is refused"),
+        ([replace(ONE, may_fail=True)], "gives no result when a request fails"),
         ([replace(ONE, batch_size=8)], "about 20 kB"),
         ([replace(ONE, config=config(IMAGE, SMALL))], "about 3.0 MB"),
         ([ONE, ONE], "perf_analyzer sends one stream of requests, to one model"),
         (
             [replace(ONE, unlike=(MixedShapes.unlike_perf_analyzer,))],
-            "does not draw shapes by share, or tell latencies by shape",
+            "does not draw shapes by share, or measure them separately",
         ),
         (
             [replace(ONE, unlike=(Decoupled.unlike_perf_analyzer,))],
-            "tells nothing of first responses, or of lost ones",
+            "does not measure first responses, or report lost ones",
         ),
         (
             [replace(ONE, unlike=(Sequences.unlike_perf_analyzer,))],
@@ -73,16 +74,16 @@ ONE = Demand(config(SMALL, SMALL), {}, 1, may_refuse=False)
     ],
 )
 def test_client_of_tune_measures_what_perf_analyzer_cannot(demands: list[Demand], why: str) -> None:
-    found = choose(demands)
-    assert found.kind is (TUNE_CLIENT if why else PERF_ANALYZER)
-    assert why in found.why
-    assert bool(found.why) == bool(why)
+    choice = choose(demands)
+    assert choice.kind is (TUNE_CLIENT if why else PERF_ANALYZER)
+    assert why in choice.why
+    assert bool(choice.why) == bool(why)
 
 
 def test_the_first_generator_of_the_table_that_can_measures() -> None:
-    asked = [Demand(config(IMAGE, SMALL), {}, 1, may_refuse=False)]
+    demands = [Demand(config(IMAGE, SMALL), {}, 1, may_refuse=False)]
     for kind in GENERATORS[:-1]:
-        assert kind.cannot(asked)
-    assert choose(asked).kind is GENERATORS[-1]
+        assert kind.cannot(demands)
+    assert choose(demands).kind is GENERATORS[-1]
     assert [title_of(kind.name) for kind in GENERATORS] == ["perf_analyzer", "tune's own client"]
     assert title_of("k6") == "k6"

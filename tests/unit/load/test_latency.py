@@ -9,16 +9,8 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from tuner.load.latency import (
-    AnsweredRequests,
-    Span,
-    observe_closed,
-    observe_open,
-    on_one_clock,
-    quiet_spans,
-    seconds_of,
-    within,
-)
+from tuner.load.latency import AnsweredRequests, observe_closed, observe_open
+from tuner.load.quiet import Span, on_one_clock, quiet_spans, seconds_of, within
 from tuner.load.traffic.arrivals import poisson
 from tuner.measurement.responses import percentile
 from tuner.measurement.window import Window
@@ -43,66 +35,68 @@ def one_server(sent_s: Moments, service_s: float) -> Moments:
 
 def test_below_saturation_latency_is_what_the_server_took() -> None:
     due = poisson(100.0, (0.5, 2.0, 0.5), seed=1)
-    found = observe_open(requests(due, due + 0.010, 3.1), due, WINDOW)
-    assert found.latencies_us == pytest.approx(np.full(200, 10_000.0), abs=1.0)
-    assert found.answered_count == pytest.approx(200, abs=3)
-    assert found.sent_per_s == pytest.approx(100.0)
-    assert (found.late_sends, found.unanswered_count) == (0.0, 0)
-    assert found.mean_in_flight == pytest.approx(100.0 * 0.010, rel=0.02)
+    observed = observe_open(requests(due, due + 0.010, 3.1), due, WINDOW)
+    assert observed.latencies_us == pytest.approx(np.full(200, 10_000.0), abs=1.0)
+    assert observed.answered_count == pytest.approx(200, abs=3)
+    assert observed.sent_per_s == pytest.approx(100.0)
+    assert (observed.late_sends, observed.unanswered_count) == (0.0, 0)
+    assert observed.mean_in_flight == pytest.approx(100.0 * 0.010, rel=0.02)
 
 
 def test_latency_counts_from_the_due_time_when_the_client_stalls() -> None:
     due = np.arange(0.0, 3.0, 0.01)
     stalled = (due > 1.0) & (due < 1.5)
     sent = np.where(stalled, 1.5, due)
-    found = observe_open(requests(sent, sent + 0.001, 3.1), due, WINDOW)
-    assert found.latencies_us[-1] == pytest.approx(491_000.0, abs=100.0)
-    assert found.late_sends == pytest.approx(stalled.sum() / 200)
-    assert np.sum(found.latencies_us > 1_100.0) == stalled.sum()
+    observed = observe_open(requests(sent, sent + 0.001, 3.1), due, WINDOW)
+    assert observed.latencies_us[-1] == pytest.approx(491_000.0, abs=100.0)
+    assert observed.late_sends == pytest.approx(stalled.sum() / 200)
+    assert np.sum(observed.latencies_us > 1_100.0) == stalled.sum()
 
 
 def test_overload_shows_in_latency_although_only_the_quick_were_answered() -> None:
     due = poisson(200.0, (0.5, 2.0, 0.5), seed=1)
-    found = observe_open(requests(due, one_server(due, 0.010), 3.0), due, WINDOW)
-    assert found.answered_count == pytest.approx(200, abs=2)  # 100/s: its capacity
-    assert found.latencies_us.size == 400  # everything due, answered or not
-    assert found.unanswered_count == pytest.approx(200, abs=20)
-    assert percentile(found.latencies_us, 0.5) > 1_000_000.0
-    assert found.sent_per_s == pytest.approx(200.0, rel=0.01)
-    assert found.late_sends == 0.0
+    observed = observe_open(requests(due, one_server(due, 0.010), 3.0), due, WINDOW)
+    assert observed.answered_count == pytest.approx(200, abs=2)  # 100/s: its capacity
+    assert observed.latencies_us.size == 400  # everything due, answered or not
+    assert observed.unanswered_count == pytest.approx(200, abs=20)
+    assert percentile(observed.latencies_us, 0.5) > 1_000_000.0
+    assert observed.sent_per_s == pytest.approx(200.0, rel=0.01)
+    assert observed.late_sends == 0.0
 
 
 def test_an_unanswered_request_is_slower_than_all_answered_and_than_the_tail() -> None:
     due = np.arange(0.0, 3.0, 0.1)
     answered = due + 0.010
     answered[due > 2.15] = np.inf  # the server hangs
-    found = observe_open(requests(due, answered, 3.0), due, WINDOW)
-    assert found.unanswered_count == 3
-    assert np.all(found.latencies_us[-3:] >= 500_000.0)
-    assert np.all(found.latencies_us[:-3] < 11_000.0)
+    observed = observe_open(requests(due, answered, 3.0), due, WINDOW)
+    assert observed.unanswered_count == 3
+    assert np.all(observed.latencies_us[-3:] >= 500_000.0)
+    assert np.all(observed.latencies_us[:-3] < 11_000.0)
 
 
 def test_the_schedule_goes_round_when_the_run_is_longer() -> None:
     due = np.array([0.1, 0.2, 0.3])
     sent = np.concatenate([due + 0.3 * i for i in range(10)])
-    found = observe_open(requests(sent, sent + 0.01, 3.1), due, WINDOW)
-    assert found.latencies_us == pytest.approx(np.full(found.latencies_us.size, 10_000.0), abs=1.0)
-    assert found.latencies_us.size == pytest.approx(20, abs=1)
+    observed = observe_open(requests(sent, sent + 0.01, 3.1), due, WINDOW)
+    assert observed.latencies_us == pytest.approx(
+        np.full(observed.latencies_us.size, 10_000.0), abs=1.0
+    )
+    assert observed.latencies_us.size == pytest.approx(20, abs=1)
 
 
 def test_a_closed_loop_counts_what_was_answered_inside_the_window() -> None:
     sent = np.concatenate([np.arange(0.0, 3.0, 0.02), np.arange(0.0, 3.0, 0.02)])
-    found = observe_closed(requests(np.sort(sent), np.sort(sent) + 0.02, 3.0), WINDOW)
-    assert found.answered_count == found.latencies_us.size == pytest.approx(200, abs=2)
-    assert found.mean_in_flight == pytest.approx(2.0, abs=0.05)
-    assert found.late_sends is None
+    observed = observe_closed(requests(np.sort(sent), np.sort(sent) + 0.02, 3.0), WINDOW)
+    assert observed.answered_count == observed.latencies_us.size == pytest.approx(200, abs=2)
+    assert observed.mean_in_flight == pytest.approx(2.0, abs=0.05)
+    assert observed.late_sends is None
 
 
 def test_littles_law_holds_for_a_queue_in_steady_state() -> None:
     due = poisson(80.0, (0.5, 2.0, 0.5), seed=5)
-    found = observe_open(requests(due, one_server(due, 0.010), 4.0), due, WINDOW)
-    little = found.answered_count / 2.0 * float(found.latencies_us.mean()) / 1e6
-    assert little == pytest.approx(found.mean_in_flight, rel=0.1)
+    observed = observe_open(requests(due, one_server(due, 0.010), 4.0), due, WINDOW)
+    little = observed.answered_count / 2.0 * float(observed.latencies_us.mean()) / 1e6
+    assert little == pytest.approx(observed.mean_in_flight, rel=0.1)
 
 
 def test_lateness_of_sends_is_known_when_nothing_inside_was_answered() -> None:
@@ -116,41 +110,41 @@ def test_lateness_of_sends_is_known_when_nothing_inside_was_answered() -> None:
     assert behind.late_sends > 0.5
 
 
-def test_what_was_due_is_counted_in_the_window() -> None:
+def test_due_rate_counts_the_requests_of_the_window() -> None:
     due = poisson(100.0, (0.5, 2.0, 0.5), seed=1)
-    found = observe_open(requests(due, due + 0.010, 3.1), due, replace(WINDOW, duration_s=0.9))
-    assert found.due_per_s == pytest.approx(((due >= 0.5) & (due < 1.4)).sum() / 0.9)
-    assert found.sent_per_s == pytest.approx(found.due_per_s)
+    observed = observe_open(requests(due, due + 0.010, 3.1), due, replace(WINDOW, duration_s=0.9))
+    assert observed.due_per_s == pytest.approx(((due >= 0.5) & (due < 1.4)).sum() / 0.9)
+    assert observed.sent_per_s == pytest.approx(observed.due_per_s)
 
 
 def test_stall_and_the_requests_it_delayed_are_left_out_but_reported() -> None:
     due = np.arange(0.0, 31.0, 0.01)
     begin_ns = int(requests(due, due + 0.005, 31.1).sent_ns[0])
-    held_up = due + 0.005
-    held_up[(due > 10.0) & (due < 12.0)] = 12.1
+    late = due + 0.005
+    late[(due > 10.0) & (due < 12.0)] = 12.1
     long = replace(WINDOW, duration_s=30.0)
     spells = ((begin_ns + 10_000_000_000, begin_ns + 11_900_000_000),)
-    whole = observe_open(requests(due, held_up, 31.1), due, long)
-    found = observe_open(requests(due, held_up, 31.1), due, long, spells_ns=spells)
-    assert percentile(whole.latencies_us, 0.99) > 1e6
-    assert found.latencies_us == pytest.approx(np.full(found.latencies_us.size, 5e3), abs=1.0)
-    assert 27.8 < seconds_of(found.quiet) < 28.1
-    assert found.left_out_s == pytest.approx(30.0 - seconds_of(found.quiet))
-    assert whole.left_out_s == 0.0
-    assert found.due_per_s == pytest.approx(100.0, rel=0.01)
-    assert found.answered_count == pytest.approx(found.latencies_us.size, abs=3)
-    assert found.mean_in_flight == pytest.approx(0.5, rel=0.05)
-    assert found.by_arrival_us is not None
-    assert found.by_arrival_us.size == found.latencies_us.size
-    (_, first_end), (second, _) = found.quiet
+    complete = observe_open(requests(due, late, 31.1), due, long)
+    observed = observe_open(requests(due, late, 31.1), due, long, spells_ns=spells)
+    assert percentile(complete.latencies_us, 0.99) > 1e6
+    assert observed.latencies_us == pytest.approx(np.full(observed.latencies_us.size, 5e3), abs=1.0)
+    assert 27.8 < seconds_of(observed.quiet) < 28.1
+    assert observed.left_out_s == pytest.approx(30.0 - seconds_of(observed.quiet))
+    assert complete.left_out_s == 0.0
+    assert observed.due_per_s == pytest.approx(100.0, rel=0.01)
+    assert observed.answered_count == pytest.approx(observed.latencies_us.size, abs=3)
+    assert observed.mean_in_flight == pytest.approx(0.5, rel=0.05)
+    assert observed.by_arrival_us is not None
+    assert observed.by_arrival_us.size == observed.latencies_us.size
+    (_, first_end), (second, _) = observed.quiet
     assert (first_end, second) == pytest.approx((9.99, 12.0), rel=1e-2)
-    assert whole.all_by_arrival_us is None
-    assert found.all_by_arrival_us is not None
-    assert (found.all_by_arrival_us > 1e6).mean() == pytest.approx(11.1 / 300.0, abs=0.01)
+    assert complete.all_by_arrival_us is None
+    assert observed.all_by_arrival_us is not None
+    assert (observed.all_by_arrival_us > 1e6).mean() == pytest.approx(11.1 / 300.0, abs=0.01)
 
 
 @pytest.mark.parametrize(
-    ("stalls", "rate", "found"),
+    ("stalls", "rate", "excluded"),
     [
         ([(1.0, 1.7)], 300.0, True),  # once, then what queued up is worked off
         ([(0.4, 0.9), (1.5, 1.9)], 300.0, True),
@@ -162,12 +156,12 @@ def test_stall_and_the_requests_it_delayed_are_left_out_but_reported() -> None:
     ],
 )
 def test_latencies_outside_a_few_gaps_without_answers_are_as_if_there_had_been_none(
-    stalls: list[Span], rate: float, found: bool
+    stalls: list[Span], rate: float, excluded: bool
 ) -> None:
     due = poisson(rate, (0.5, 2.0, 0.5), seed=1)
     answered = due + queue(due, 0.001, stalls) / 1e6
     seen = observe_open(requests(due, answered, 5.0), due, WINDOW)
-    assert (seen.outside_gaps_us is not None) is found
+    assert (seen.outside_gaps_us is not None) is excluded
     if seen.outside_gaps_us is not None:
         assert seen.latencies_us[-1] > 0.3e6
         assert seen.outside_gaps_us[-1] < 0.05e6
@@ -216,15 +210,15 @@ class TestSlices:
     def test_refused_requests_were_due_and_have_no_latency(self) -> None:
         due = np.arange(0.005, 3.0, 0.01)
         refused = np.arange(1.001, 1.25, 0.005)
-        found = observe_open(requests(due, due + 0.001, 3.1), due, self.SLICED, refused).slices
-        assert (found[4].due_per_s, found[4].refused_per_s) == (300.0, 200.0)
-        assert found[4].p99_latency_us == pytest.approx(1000.0, abs=1.0)
-        assert sum(s.refused_per_s for s in found) == 200.0
+        slices = observe_open(requests(due, due + 0.001, 3.1), due, self.SLICED, refused).slices
+        assert (slices[4].due_per_s, slices[4].refused_per_s) == (300.0, 200.0)
+        assert slices[4].p99_latency_us == pytest.approx(1000.0, abs=1.0)
+        assert sum(s.refused_per_s for s in slices) == 200.0
 
     def test_a_slice_without_requests_has_no_percentile(self) -> None:
         due = np.array([0.1, 0.6, 1.2])
-        found = observe_open(requests(due, due + 0.01, 3.1), due, self.SLICED).slices
-        assert [s.p99_latency_us is None for s in found[:5]] == [False, True, False, True, False]
+        slices = observe_open(requests(due, due + 0.01, 3.1), due, self.SLICED).slices
+        assert [s.p99_latency_us is None for s in slices[:5]] == [False, True, False, True, False]
 
 
 @pytest.mark.parametrize(
@@ -239,14 +233,14 @@ def test_percentiles_are_observed_values(
 
 def test_latencies_by_arrival_hold_those_refused_where_they_were_due() -> None:
     due = np.array([0.1, 0.2, 0.4, 0.5])
-    found = observe_open(
+    observed = observe_open(
         requests(due[:3], due[:3] + np.array([0.01, 0.02, 0.03]), 2.0),
         due,
         Window(1.0, 0.0, 10.0),
         np.array([0.3]),
     )
-    assert found.by_arrival_us is not None
-    by_arrival = found.by_arrival_us.tolist()
+    assert observed.by_arrival_us is not None
+    by_arrival = observed.by_arrival_us.tolist()
     assert by_arrival[:4] == pytest.approx([10e3, 20e3, np.inf, 30e3])
     assert by_arrival[4] >= 1.5e6  # never answered
 

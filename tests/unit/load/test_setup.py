@@ -157,11 +157,11 @@ def test_requests_of_a_file_of_sequences_carry_what_stands_at_their_place(tmp_pa
     plan = schedule([REST, talk], load, WINDOW, 1, None, kinds)
     assert plan.lines is not None
     assert plan.sequences is not None
-    own = plan.order == 1
-    sent = contents.of_run(1, int(own.sum()), plan.lines[own]).inferences
+    of_talk = plan.order == 1
+    sent = contents.of_run(1, int(of_talk.sum()), plan.lines[of_talk]).inferences
     values = [int.from_bytes(request["x"].raw, "little") for request in sent]
     by_sequence: dict[int, list[int]] = {}
-    for sequence, value in zip(plan.sequences[own].tolist(), values, strict=True):
+    for sequence, value in zip(plan.sequences[of_talk].tolist(), values, strict=True):
         by_sequence.setdefault(sequence, []).append(value)
     assert {len(part) for part in by_sequence.values()} == {1, 2, 3, 4}
     for part in by_sequence.values():
@@ -181,5 +181,5 @@ def test_concurrent_sequences_are_reported_for_the_streams_that_share_the_load_a
     form = replace(FORM, sequence_ids=SequenceIds.NUMBERS)
     mix = [replace(s, form=form) if s.name in taking else s for s in (MOST, REST, BESIDE)]
     setup, load = Setup(NOTHING, tuple(mix), ("m",)), replace(LOAD, arrivals=Arrivals.SEQUENCES)
-    found = Sequences(SequencePace((5, 9), 0.1)).totals(setup, load, synthetic_measurement())
-    assert found.sequences_at_once == at_once
+    measurement = Sequences(SequencePace((5, 9), 0.1)).totals(setup, load, synthetic_measurement())
+    assert measurement.sequences_at_once == at_once

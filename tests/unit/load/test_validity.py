@@ -30,7 +30,7 @@ def test_failures_before_the_load_do_not_count() -> None:
         refuse_failures(BEFORE, after(ok=800, failed=1), [], str)
 
 
-def test_what_triton_drops_with_a_killed_load_generator_is_no_failure_of_the_model() -> None:
+def test_requests_dropped_with_a_killed_load_generator_are_no_failures_of_the_model() -> None:
     dropped = after(ok=800, failed=204)
     refuse_failures(BEFORE, dropped, [], str, dropped=True)
     with pytest.raises(ModelFailsError, match="204 of 1,004 "):
@@ -39,15 +39,15 @@ def test_what_triton_drops_with_a_killed_load_generator_is_no_failure_of_the_mod
 
 def test_an_error_that_the_server_counts_as_a_success_is_a_failure_of_the_model() -> None:
     """As the Python backend's TritonError is: perf_analyzer tells one for each of its threads."""
-    told = "^the model answered at least 2 of 100 requests with an error: out of paper$"
+    message = "^the model answered at least 2 of 100 requests with an error: out of paper$"
     for dropped in (False, True):
-        with pytest.raises(ModelFailsError, match=told):
+        with pytest.raises(ModelFailsError, match=message):
             refuse_failures(BEFORE, after(ok=100), ["out of paper"] * 2, str, dropped=dropped)
 
 
 def test_an_error_that_was_raised_is_counted_by_the_server() -> None:
-    told = "^the model failed 3 of 100 requests: out of paper$"
-    with pytest.raises(ModelFailsError, match=told):
+    message = "^the model failed 3 of 100 requests: out of paper$"
+    with pytest.raises(ModelFailsError, match=message):
         refuse_failures(BEFORE, after(ok=97, failed=3), ["out of paper"] * 2, str)
 
 
@@ -68,19 +68,19 @@ def test_requests_that_a_queue_refused_are_no_failure_of_the_model(
 
 
 @pytest.mark.parametrize(
-    ("request_s", "share", "told"),
+    ("request_s", "share", "reported"),
     [(0.0009, 0.09, False), (0.0018, 0.09, True), (0.0009, 0.45, True), (0.0018, 0.45, True)],
 )
 def test_load_generator_that_takes_a_tenth_of_an_slo_or_of_its_cores_is_reported(
-    request_s: float, share: float, told: bool
+    request_s: float, share: float, reported: bool
 ) -> None:
     bounds = (latency_slo(0.99, 0.5), latency_slo(0.95, 0.010))
-    assert bool([*client_cost(request_s, share, 1, bounds)]) is told
+    assert bool([*client_cost(request_s, share, 1, bounds)]) is reported
     assert [*client_cost(request_s, 0.05, 1, ())] == []
 
 
 @pytest.mark.parametrize(
-    ("arrivals", "late", "told"),
+    ("arrivals", "late", "reported"),
     [
         (Arrivals.RECORDING, 0.0009, False),
         (Arrivals.RECORDING, 0.0012, True),
@@ -88,9 +88,11 @@ def test_load_generator_that_takes_a_tenth_of_an_slo_or_of_its_cores_is_reported
     ],
 )
 def test_recorded_requests_that_were_sent_late_are_reported(
-    arrivals: Arrivals, late: float, *, told: bool
+    arrivals: Arrivals, late: float, *, reported: bool
 ) -> None:
-    found = replace(
+    measurement = replace(
         synthetic_measurement(50.0, 100.0), load=LoadPoint(arrivals, 100.0), late_sends=late
     )
-    assert any(w.kind is ReasonKind.NOT_AS_RECORDED for w in warnings_about(found)) is told
+    assert (
+        any(w.kind is ReasonKind.NOT_AS_RECORDED for w in warnings_about(measurement)) is reported
+    )

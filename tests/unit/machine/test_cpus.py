@@ -69,8 +69,8 @@ def test_load_generator_has_real_time_priority_only_on_shared_cpus(
 def test_light_load_shares_cpus_first_and_heavy_load_gets_separate_ones(
     load_cores: float | None, may_be_first: bool, leaves: bool, decided: Sharing | None
 ) -> None:
-    found = decide_sharing(load_cores, may_be_first=may_be_first, needs_all_cpus=leaves)
-    assert found is decided
+    sharing = decide_sharing(load_cores, may_be_first=may_be_first, needs_all_cpus=leaves)
+    assert sharing is decided
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ def test_light_load_shares_cpus_first_and_heavy_load_gets_separate_ones(
         ((0, 1), "all", APART, Cores((0, 1), ())),
     ],
 )
-def test_what_the_spec_names_stands_and_the_rest_is_as_decided(
+def test_cpus_of_the_spec_stand_and_the_others_are_as_decided(
     server: Cpus, load: Cpus, sharing: Sharing | None, expected: Cores
 ) -> None:
     assert share_cores(server, load, sharing) == expected
@@ -160,5 +160,5 @@ def test_priority_is_tried_and_given_back(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_threads_that_were_put_back_are_counted_in_a_sentence() -> None:
-    assert left_its_cpus(1, (0,)).startswith("1 thread of the server had left CPU 0 and is there")
-    assert left_its_cpus(2, (0, 1)).startswith("2 threads of the server had left CPUs 0-1 and are")
+    assert left_its_cpus(1, (0,)).startswith("1 thread of the server had left CPU 0 and was moved")
+    assert left_its_cpus(2, (0, 1)).startswith("2 threads of the server had left CPUs 0-1 and were")

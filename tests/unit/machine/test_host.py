@@ -106,6 +106,6 @@ def test_cpus_are_written_as_linux_writes_them(written: object, read: object) ->
 
 
 @pytest.mark.parametrize("written", ["x", "", "3-", "5-3", [], True, "0-99999999999"])
-def test_what_is_no_set_of_cpus_is_refused_at_once(written: object) -> None:
+def test_malformed_set_of_cpus_is_refused(written: object) -> None:
     with pytest.raises(ValueError, match="CPU"):
         cpu_numbers(written)

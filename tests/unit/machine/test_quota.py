@@ -52,9 +52,9 @@ def test_group_that_counts_no_throttling_has_none(text: str) -> None:
     assert parse_throttling(text) is None
 
 
-@pytest.mark.parametrize(("cpus", "whole"), [(0.5, 1), (1.0, 1), (2.5, 2), (8.0, 8)])
-def test_integer_cpus_run_without_throttling(cpus: float, whole: int) -> None:
-    assert Quota(cpus, Path()).full_cpus == whole
+@pytest.mark.parametrize(("cpus", "expected"), [(0.5, 1), (1.0, 1), (2.5, 2), (8.0, 8)])
+def test_integer_cpus_run_without_throttling(cpus: float, expected: int) -> None:
+    assert Quota(cpus, Path()).full_cpus == expected
 
 
 class Machine:
@@ -112,14 +112,14 @@ def test_smallest_limit_on_the_way_to_the_root_counts_in_version_1(machine: Mach
 def test_quota_of_a_container_ends_at_the_root_of_its_view(machine: Machine) -> None:
     machine.mount("cgroup", "rw,cpu", root="/docker/c")
     machine.mount("cgroup2", "rw", place="unified")
-    own = machine.group("cpu", cpu__cfs_quota_us="200000", cpu__cfs_period_us="100000")
-    assert read_quota(machine.belongs("3:cpu:/docker/c", "0::/docker/c")) == Quota(2.0, own)
+    group = machine.group("cpu", cpu__cfs_quota_us="200000", cpu__cfs_period_us="100000")
+    assert read_quota(machine.belongs("3:cpu:/docker/c", "0::/docker/c")) == Quota(2.0, group)
 
 
 def test_group_outside_of_the_view_is_taken_for_the_mounted_one(machine: Machine) -> None:
     machine.mount("cgroup2", "rw")
-    own = machine.group("cpu", cpu__max="100000 100000")
-    assert read_quota(machine.belongs("0::/../../other")) == Quota(1.0, own)
+    group = machine.group("cpu", cpu__max="100000 100000")
+    assert read_quota(machine.belongs("0::/../../other")) == Quota(1.0, group)
 
 
 def test_no_limit_is_none(machine: Machine) -> None:
@@ -131,11 +131,11 @@ def test_no_limit_is_none(machine: Machine) -> None:
 
 def test_mount_point_with_a_space_is_read(machine: Machine) -> None:
     machine.mount("cgroup2", "rw", place="my groups")
-    own = machine.group("my groups", cpu__max="100000 100000")
-    assert read_quota(machine.belongs("0::/")) == Quota(1.0, own)
+    group = machine.group("my groups", cpu__max="100000 100000")
+    assert read_quota(machine.belongs("0::/")) == Quota(1.0, group)
 
 
 def test_groups_are_in_order_from_the_inner_one_outwards() -> None:
     mounts = "31 23 0:28 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw"
-    found = [*map(str, group_directories("0::/a/b", mounts))]
-    assert found == ["/sys/fs/cgroup/a/b", "/sys/fs/cgroup/a", "/sys/fs/cgroup"]
+    directories = [*map(str, group_directories("0::/a/b", mounts))]
+    assert directories == ["/sys/fs/cgroup/a/b", "/sys/fs/cgroup/a", "/sys/fs/cgroup"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -26,11 +26,14 @@ def test_one_ctrl_c_takes_effect_after_the_measurement_and_only_once() -> None:
         stop.checkpoint()
         signal.raise_signal(signal.SIGINT)
         assert len(said) == 1
-        with pytest.raises(InterruptedRunError):
+        try:
             stop.checkpoint()
-        stop.checkpoint()  # by who stores the run's end
-        signal.raise_signal(signal.SIGINT)
-        signal.raise_signal(signal.SIGTERM)
+        except InterruptedRunError:
+            stop.checkpoint()  # by code that stores the run's end
+            signal.raise_signal(signal.SIGINT)
+            signal.raise_signal(signal.SIGTERM)
+        else:
+            raise AssertionError("the checkpoint let a stopped run go on")
         assert len(said) == 1
 
 
@@ -42,10 +45,51 @@ def test_a_second_ctrl_c_or_a_sigterm_stops_at_once(
     with listening() as (stop, _):
         for number in before or ([signal.SIGINT] if now == signal.SIGINT else []):
             signal.raise_signal(number)
-        with pytest.raises(InterruptedRunError):
+        try:
             signal.raise_signal(now)
-        signal.raise_signal(now)  # children are being killed: not again
-        stop.checkpoint()
+        except InterruptedRunError:
+            signal.raise_signal(now)  # children are being killed: not again
+            stop.checkpoint()
+        else:
+            raise AssertionError("the signal did not stop the run")
+
+
+@pytest.mark.parametrize("now", [signal.SIGINT, signal.SIGTERM])
+def test_an_interruption_that_a_library_catches_is_raised_at_the_next_checkpoint(
+    now: signal.Signals,
+) -> None:
+    with listening() as (stop, _):
+        for number in (signal.SIGINT, now, now):
+            with suppress(Exception):
+                signal.raise_signal(number)
+        with pytest.raises(InterruptedRunError):
+            stop.checkpoint()
+
+
+def lose_an_interruption(stop: Stop) -> None:
+    """Fails as code in C does that an interruption reaches: with an error of its own."""
+    with stop.listening():
+        with suppress(Exception):
+            signal.raise_signal(signal.SIGTERM)
+        lost = ImportError("numpy._core.multiarray failed to import")
+        assert isinstance(stop.explain(lost, Path()), InterruptedRunError)
+        raise lost
+
+
+def test_an_error_that_code_in_c_makes_of_an_interruption_is_the_interruption() -> None:
+    with pytest.raises(InterruptedRunError):
+        lose_an_interruption(Stop())
+
+
+def fail(stop: Stop, error: Exception) -> None:
+    with stop.listening():
+        assert stop.explain(error, Path()) is error
+        raise error
+
+
+def test_without_a_stop_an_error_stays_what_it_is() -> None:
+    with pytest.raises(ImportError, match="scipy"):
+        fail(Stop(), ImportError("no module named scipy"))
 
 
 def test_ctrl_c_when_all_is_measured_lets_the_run_end() -> None:

@@ -37,9 +37,9 @@ def accelerator(instances: int = 2) -> list[BatchCall]:
 
 
 def profile_of(calls: list[BatchCall]) -> BatchProfile:
-    found = BatchProfile.of(calls)
-    assert found is not None
-    return found
+    profile = BatchProfile.of(calls)
+    assert profile is not None
+    return profile
 
 
 def capacity(profile: BatchProfile, instances: int, most: int) -> float:
@@ -57,6 +57,21 @@ def test_instances_that_share_nothing_and_all_are_distinguished(
 ) -> None:
     calls = [BatchCall(4, 1, 0.010), BatchCall(4, 2, beside_s)]
     assert profile_of(calls).exclusive == {4: share}
+
+
+@pytest.mark.parametrize(("answered_per_s", "at_work"), [(38.0, 1.0), (57.9, 1.5), (87.0, 2.0)])
+def test_a_saturated_config_shows_how_much_of_two_instances_overlaps(
+    answered_per_s: float, at_work: float
+) -> None:
+    """A network of 26 ms with a queue delay, of whose two instances no call showed anything."""
+    profile = profile_of([BatchCall(1, 1, 0.0259), BatchCall(2, 1, 0.0518)])
+    beside = profile.beside(2, 1.0, answered_per_s)
+    assert beside.exclusive == {1: pytest.approx(1.0 / at_work, abs=0.002)}
+    one, two = (p.capacity_per_s(2, np.array([1]), 0.1, LATE) for p in (profile, beside))
+    assert one == pytest.approx(17.3, abs=0.1)
+    assert (two > 2.5 * one) == (at_work == 2.0)
+    assert beside.beside(2, 1.0, 38.0) is beside
+    assert profile.beside(1, 1.0, answered_per_s) is profile
 
 
 def test_small_batches_that_run_side_by_side_gain_by_instances_and_large_ones_do_not() -> None:
@@ -82,8 +97,8 @@ def test_capacities_of_the_recorded_accelerator_are_predicted_within_a_quarter()
 
 def test_best_number_of_instances_of_the_accelerator_is_predicted() -> None:
     profile = profile_of(accelerator())
-    foreseen = {k: capacity(profile, k, 32) for k in (1, 2, 3, 4)}
-    assert max(foreseen, key=lambda k: foreseen[k]) == 2
+    capacities = {k: capacity(profile, k, 32) for k in (1, 2, 3, 4)}
+    assert max(capacities, key=lambda k: capacities[k]) == 2
 
 
 def test_a_larger_batch_that_the_slo_does_not_allow_adds_nothing() -> None:
@@ -94,7 +109,7 @@ def test_a_larger_batch_that_the_slo_does_not_allow_adds_nothing() -> None:
     assert not profile.fits(64, WITHIN_S)
 
 
-def test_what_several_instances_gain_is_left_open_where_one_was_seen() -> None:
+def test_profile_of_one_instance_predicts_no_gain_of_several() -> None:
     profile = profile_of([BatchCall(1, 1, 0.005)])
     assert profile.exclusive is None
     assert capacity(profile, 4, 1) == capacity(profile, 1, 1)
@@ -103,8 +118,8 @@ def test_what_several_instances_gain_is_left_open_where_one_was_seen() -> None:
 def test_a_stricter_percentile_leaves_less() -> None:
     profile = profile_of(accelerator())
     shares = (0.5, 0.1, 0.01, 0.001)
-    found = [profile.capacity_per_s(1, np.arange(1, 2), WITHIN_S, late) for late in shares]
-    assert all(more > less for more, less in pairwise(found))
+    capacities = [profile.capacity_per_s(1, np.arange(1, 2), WITHIN_S, late) for late in shares]
+    assert all(more > less for more, less in pairwise(capacities))
 
 
 def test_a_request_that_takes_too_long_by_itself_leaves_little_and_no_error() -> None:

@@ -41,7 +41,7 @@ def poisson(rate: float) -> LoadPoint:
 
 def test_a_measurement_survives_json() -> None:
     server = ServerStatistics(5, 0, 5, 2, 1.0, 2.0, 3.0, 4.0, batch_stats=((2, 1, 10), (3, 1, 20)))
-    whole = measured(
+    complete = measured(
         server=server,
         host=HostUse(cpu_percent=10.0, cache_entries=3),
         unanswered_count=2,
@@ -56,8 +56,8 @@ def test_a_measurement_survives_json() -> None:
         command=("perf_analyzer", "-m", "m"),
         latencies_us=np.array([1.0, 2.0]),
     )
-    back = Measurement.from_json(json.loads(json.dumps(whole.to_json())))
-    assert back == whole
+    back = Measurement.from_json(json.loads(json.dumps(complete.to_json())))
+    assert back == complete
     assert back.latencies_us is None
 
 
@@ -95,9 +95,9 @@ def test_late_sends_spoil_no_measurement_that_met_its_slos(
 ) -> None:
     """A p99 of 2 ms against a bound of 80 ms, on a machine whose hypervisor takes 10 %."""
     late = {"late_sends": 0.06, "send_lag_p99_us": 2_050.0, "p99_latency_us": 2_400.0}
-    found = measured(**{**late, **fields})
-    assert client_kept_up(found) is counts
-    assert (warnings_about(found) == ()) is counts
+    measurement = measured(**{**late, **fields})
+    assert client_kept_up(measurement) is counts
+    assert (warnings_about(measurement) == ()) is counts
 
 
 @pytest.mark.parametrize(
@@ -193,7 +193,7 @@ def test_three_windows_cover_the_load(total_s: float) -> None:
     assert total_s <= load_s(interval_ms(total_s)) < total_s + 0.03
 
 
-def test_command_lines() -> None:
+def test_stored_command_lines_of_load_generators_have_their_options() -> None:
     files = RunFiles(Path("in.json"), Path("gaps"), Path("out.csv"), Path("export.json"))
     target = LoadTarget("m", ENDPOINTS, Protocol.GRPC, batch_size=4)
     line = command_line(Path("/bin/pa"), target, poisson(200.0), WINDOW, files)

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from builders.again_bench import ONE, bench_rules
 from builders.candidates import candidate_of, the_one
 from builders.measurements import (
-    NO_ERRORS,
     P99_40MS,
     part_of,
     synthetic_measurement,
@@ -23,11 +23,10 @@ from tuner.load.probes.lone import LoneRequests
 from tuner.load.probes.preparing import Filling
 from tuner.load.probes.warming import CallTimes, FirstCalls
 from tuner.machine.cpus import ANY, Cores
-from tuner.measurement.measurement import Arrivals, LoadPoint, Measurement
-from tuner.measurement.window import Window
+from tuner.measurement.measurement import Arrivals, LoadPoint, Measurement, Stage
+from tuner.measurement.window import EarlyEnd, Window
 from tuner.meter.bench import QUICK_LOOK, TritonBench
 from tuner.meter.cache import CacheRules, ResponseCache
-from tuner.meter.rules import BenchRules
 from tuner.prepare.timebook import TimeBook
 from tuner.sentences import sentence
 from tuner.server.server import Endpoints
@@ -35,7 +34,6 @@ from tuner.space.candidate import Candidate
 from tuner.spec.workload import CacheState
 from tuner.triton.changes import DeploymentKind
 
-ONE = candidate_of({"instance_group.count": 1})
 CACHED = candidate_of({"response_cache.enable": True}, 1024)
 
 
@@ -118,15 +116,7 @@ def a_bench(
         made.append(endpoints)
         return load or EmulatedLoad()
 
-    rules = BenchRules(
-        slos=[P99_40MS, NO_ERRORS],
-        arrivals=Arrivals.POISSON,
-        window=lambda _, __: Window(1, 0, 10),
-        checkpoint=checkpoint,
-        measured=lambda _: None,
-        cache=cache or CacheRules(),
-        note=note,
-    )
+    rules = bench_rules(checkpoint=checkpoint, cache=cache or CacheRules(), note=note)
     return TritonBench(deployer, generator, rules, TimeBook(), cores), made
 
 
@@ -194,25 +184,25 @@ def test_every_measurement_of_a_cache_that_must_be_empty_gets_a_fresh_server() -
     assert deployer.log == []
 
 
-def test_a_look_counts_requests_whatever_their_batch() -> None:
-    class Batched(EmulatedLoad):
-        def measure(self, load: LoadPoint, window: Window, seed: int) -> Measurement:
-            assert (load.arrivals, load.level, seed) == (Arrivals.CLOSED, 40, 3)
-            assert window == QUICK_LOOK
-            return dataclasses.replace(synthetic_server(60, 100.0), batch_size=2)
+class Look(EmulatedLoad):
+    """One quick look at so many clients, which shows this."""
 
-    bench = deployed(Batched())
-    assert bench.many_at_once(40, 3) == pytest.approx(30.0)
+    def __init__(self, clients: int, **shows: Any) -> None:
+        super().__init__()
+        self.clients, self.shows = clients, shows
+
+    def measure(self, load: LoadPoint, window: Window, seed: int) -> Measurement:
+        assert (load.arrivals, load.level, seed) == (Arrivals.CLOSED, self.clients, 3)
+        assert window == QUICK_LOOK
+        return dataclasses.replace(synthetic_server(60, 100.0), **self.shows)
+
+
+def test_a_look_counts_requests_whatever_their_batch() -> None:
+    assert deployed(Look(40, batch_size=2)).many_at_once(40, 3) == pytest.approx(30.0)
 
 
 def test_time_of_sequential_requests_is_reported_in_seconds() -> None:
-    class Alone(EmulatedLoad):
-        def measure(self, load: LoadPoint, window: Window, seed: int) -> Measurement:
-            assert (load.arrivals, load.level, seed) == (Arrivals.CLOSED, 1, 3)
-            assert window == QUICK_LOOK
-            return dataclasses.replace(synthetic_server(60, 100.0), avg_latency_us=12_000.0)
-
-    bench = deployed(Alone())
+    bench = deployed(Look(1, avg_latency_us=12_000.0))
     assert bench.one_at_a_time(3) == {"": pytest.approx(0.012)}
 
 
@@ -330,36 +320,41 @@ def test_measurement_lasts_at_least_the_requested_time() -> None:
     assert all(w.deadline_s > w.total_s for w in load.windows)
 
 
+@pytest.mark.parametrize(
+    ("stage", "ends_early"),
+    [(Stage.SEARCH, EarlyEnd.LATE), (Stage.CONFIRMATION, EarlyEnd.WAITING)],
+)
+def test_only_a_search_ends_a_load_at_the_first_certain_miss(
+    stage: Stage, ends_early: EarlyEnd
+) -> None:
+    load = Watched()
+    bench = deployed(load)
+    bench.enter(stage)
+    bench.measure(50.0, 1)
+    assert [window.ends_early for window in load.windows] == [ends_early]
+
+
 def test_load_that_decides_nothing_runs_once_at_the_requested_level() -> None:
-    asked: list[float] = []
+    durations_s: list[float] = []
 
     class Watched(EmulatedLoad):
         def measure(self, load: LoadPoint, window: Window, seed: int) -> Measurement:
-            asked.append(window.duration_s)
-            found = synthetic_measurement(load.level, 90e3)  # the first of a loaded model
-            starved = dataclasses.replace(found, sent_per_s=0.5 * load.level)
-            return starved if load.level > 60 else found
+            durations_s.append(window.duration_s)
+            measurement = synthetic_measurement(load.level, 90e3)  # the first of a loaded model
+            starved = dataclasses.replace(measurement, sent_per_s=0.5 * load.level)
+            return starved if load.level > 60 else measurement
 
     bench = deployed(Watched())
     point = bench.once(50.0, 1, Window(5.0, 0.5, 30.0))
     assert not point.passed
     with pytest.raises(ClientLimitError):
         bench.once(70.0, 1, Window(5.0, 0.5, 30.0))
-    assert asked == [5.0, 5.0]
+    assert durations_s == [5.0, 5.0]
 
 
 def test_soak_has_a_separate_window_and_is_judged_like_any_other() -> None:
     load = Watched()
-    rules = BenchRules(
-        slos=[P99_40MS, NO_ERRORS],
-        arrivals=Arrivals.POISSON,
-        window=lambda _, rate: Window(1, 0, 10),
-        checkpoint=lambda: None,
-        measured=lambda _: None,
-        soak=lambda _, rate, least_s: Window(max(30.0, least_s), 0, 100),
-    )
-    bench = TritonBench(CountingDeployer(), lambda _: load, rules, TimeBook())
-    bench.deploy(ONE)
+    bench = deployed(load)
     assert bench.soak(90, 1, 5.0).passed
     assert not bench.soak(120, 1, 45.0).passed
     assert bench.measure(90, 1).passed
@@ -372,59 +367,52 @@ class Warming(EmulatedLoad):
     def __init__(self, late: Sequence[int]) -> None:
         super().__init__()
         self.late = [*late]
-        self.asked = 0
+        self.measurements = 0
 
     def await_first_answers(self, patience_s: float, note: Any) -> Sequence[FirstCalls]:
         return (FirstCalls("m", {1: CallTimes(0.7, 0.004)}, left=[3], unlike_config=["y is X"]),)
 
     def measure(self, load: LoadPoint, window: Window, seed: int) -> Measurement:
-        self.asked += 1
+        self.measurements += 1
         late = self.late.pop(0) if self.late else 0
-        found = synthetic_measurement(load.level, 20e3, count=1000)
-        rest = found.latencies_us
+        measurement = synthetic_measurement(load.level, 20e3, count=1000)
+        rest = measurement.latencies_us
         assert rest is not None
-        whole = np.sort(np.append(np.full(late, 500e3), rest[late:]))
+        ascending = np.sort(np.append(np.full(late, 500e3), rest[late:]))
         outside = {"outside_gaps_us": rest[late:]} if late else {}
-        return dataclasses.replace(found, **latency_figures(whole), **outside)
+        return dataclasses.replace(measurement, **latency_figures(ascending), **outside)
 
 
 @pytest.mark.parametrize(
-    ("late", "asked", "passed"),
+    ("late", "count", "passed"),
     [([], 1, True), ([5], 1, True), ([100, 20], 3, True), ([100] * 3, 3, False)],
 )
 def test_a_model_that_answers_nothing_for_a_while_is_measured_again_until_it_is_warm(
-    late: list[int], asked: int, passed: bool
+    late: list[int], count: int, passed: bool
 ) -> None:
     """Unless that changes nothing. What comes back at the same load counts."""
     warming = Warming(late)
     bench = deployed(warming)
     assert bench.measure(50.0, 1).passed is passed
-    assert warming.asked == asked
+    assert warming.measurements == count
     warming.late = [100]
-    assert bench.measure(50.0, 1).passed is (asked < 3), "two for all after a deployment"
+    assert bench.measure(50.0, 1).passed is (count < 3), "two for all after a deployment"
     bench.deploy(ONE)
     warming.late = [100]
     assert bench.measure(50.0, 1).passed
 
 
 def test_slow_first_calls_are_reported_with_every_measurement_and_skipped_sizes_once() -> None:
-    told: list[str] = []
-    rules = BenchRules(
-        slos=[P99_40MS, NO_ERRORS],
-        arrivals=Arrivals.POISSON,
-        window=lambda _, rate: Window(1, 0, 10),
-        checkpoint=lambda: None,
-        measured=lambda _: None,
-        note=told.append,
-    )
-    bench = TritonBench(CountingDeployer(), lambda _: Warming([]), rules, TimeBook())
+    notes: list[str] = []
+    bench, _ = a_bench(CountingDeployer(), load=Warming([]), note=notes.append)
     for _ in range(2):
         bench.deploy(ONE)
         (warned,) = bench.measure(50.0, 1).measurement.warnings[-1:]
         assert warned == FirstCalls("m", {1: CallTimes(0.7, 0.004)}).slow
-    remark = FirstCalls("m", left=[3], unlike_config=["y is X"]).remark
+    remarks = FirstCalls("m", left=[3], unlike_config=["y is X"]).remarks
+    remark = " ".join(map(sentence, remarks))
     assert "m does not return what its config says: y is X." in remark
-    assert told == [remark, sentence(warned)]
+    assert notes == [remark, sentence(warned)]
 
 
 def test_sequential_requests_are_timed_for_each_stream_and_a_slow_stream_for_its_responses() -> (
@@ -434,11 +422,11 @@ def test_sequential_requests_are_timed_for_each_stream_and_a_slow_stream_for_its
         slow_s = 0.05
 
         def measure(self, load: LoadPoint, window: Window, seed: int) -> Measurement:
-            whole = dataclasses.replace(synthetic_server(60, 100.0), avg_latency_us=12e3)
+            measurement = dataclasses.replace(synthetic_server(60, 100.0), avg_latency_us=12e3)
             parts = {"a": 4e3, "b": 50e3}
-            part = part_of(whole)
+            part = part_of(measurement)
             streams = {n: dataclasses.replace(part, avg_latency_us=us) for n, us in parts.items()}
-            return dataclasses.replace(whole, streams=streams)
+            return dataclasses.replace(measurement, streams=streams)
 
         def seconds_alone(self, patience_s: float) -> Mapping[str, float] | None:
             return {"a": 0.004, "b": self.slow_s, "": 0.75 * 0.004 + 0.25 * self.slow_s}
@@ -478,13 +466,13 @@ def test_server_is_given_no_cpus_where_the_run_decides_none(cores: Cores) -> Non
 
 
 def test_threads_that_left_the_servers_cpus_are_put_back_before_each_load() -> None:
-    deployer, told = CountingDeployer(), list[str]()
-    bench, _ = a_bench(deployer, cores=SPLIT, note=told.append)
+    deployer, notes = CountingDeployer(), list[str]()
+    bench, _ = a_bench(deployer, cores=SPLIT, note=notes.append)
     bench.deploy(ONE)
     deployer.outside = [2, 0, 3]
     for _ in range(3):
         bench.measure(50.0, 1)
-    assert [text.split(" and")[0] for text in told] == ["2 threads of the server had left CPU 0"]
+    assert [text.split(" and")[0] for text in notes] == ["2 threads of the server had left CPU 0"]
     assert deployer.outside == []
     deployer.outside = [2]
     bench.deploy(ONE, fresh=True, in_production=True)

@@ -49,8 +49,8 @@ def cache(
 
 def test_a_size_of_the_search_is_the_candidates() -> None:
     space = a_space(searched=True)
-    found = {cache(space, "", c) for c in space.enumerate()}
-    assert found == {None, ResponseCache(64 << 20)}
+    caches = {cache(space, "", c) for c in space.enumerate()}
+    assert caches == {None, ResponseCache(64 << 20)}
 
 
 def test_cache_from_user_arguments_counts_like_one_from_the_spec() -> None:

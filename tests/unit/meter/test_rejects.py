@@ -70,7 +70,7 @@ def slept() -> Iterator[list[float]]:
         ([behind_and_stalled, quiet], 1, PAUSE_S),
     ],
 )
-def test_what_cannot_be_believed_is_made_once_more_and_the_better_one_counts(
+def test_unreliable_measurement_is_repeated_and_the_better_one_counts(
     steps: list[Any], counts: int, pause_s: float, slept: list[float]
 ) -> None:
     bench, rejected = a_bench(*steps)
@@ -114,13 +114,13 @@ def test_each_measurement_has_a_separate_repetition(slept: list[float]) -> None:
 
 def test_disturbance_that_a_repetition_does_not_end_is_reported_once(slept: list[float]) -> None:
     """A run beside a steady program measured nearly everything twice, and learned nothing."""
-    told: list[str] = []
-    bench, rejected = a_bench(*[stalled] * 5, note=told.append)
+    notes: list[str] = []
+    bench, rejected = a_bench(*[stalled] * 5, note=notes.append)
     for level in (50, 60, 70, 80):
         assert bench.measure(level, 1).measurement.disturbances
     assert [r.level for r in rejected] == [50]
     assert sum(slept) == PAUSE_S
-    assert ["from now on" in text for text in told] == [True]
+    assert ["from now on" in text for text in notes] == [True]
 
 
 def test_more_than_the_lasting_disturbance_is_measured_again(slept: list[float]) -> None:
@@ -166,11 +166,12 @@ def test_a_client_that_fell_behind_scores_nothing_when_its_repeat_does_not_eithe
     assert [(r.measurement is None) for r in rejected] == [True, False]
 
 
-def test_what_was_ended_early_without_need_is_repeated_in_full_on_a_fresh_server() -> None:
+def test_measurement_ended_early_without_need_is_repeated_in_full_on_a_fresh_server() -> None:
     deployer, windows = StandingDeployer(), list[Window]()
     bench, _ = a_bench(undecided, quiet, deployer=deployer, windows=windows)
     assert bench.measure(50, 1).measurement.completed_count > 0
-    assert windows == [BOUNDED, replace(BOUNDED, ends_early=EarlyEnd.NEVER)]
+    ends = [EarlyEnd.LATE, EarlyEnd.NEVER]
+    assert windows == [replace(BOUNDED, ends_early=end) for end in ends]
     assert deployer.freshened == 1
 
 
@@ -223,13 +224,13 @@ def test_a_load_without_a_result_need_not_be_the_trials_end() -> None:
 
 def test_an_overload_that_tells_nothing_over_time_is_rejected_with_its_measurement() -> None:
     bench, rejected = a_bench(quiet)
-    with pytest.raises(LoadFailedError, match="none over time"):
+    with pytest.raises(LoadFailedError, match="no figures over time"):
         bench.overload(50.0, P99_40MS, 3)
-    (found,) = rejected
-    assert "none over time" in sentence(found.reason)
-    assert (found.level, found.wall_s) == (50.0, 4.0)
-    assert found.measurement is not None
-    assert (found.measurement.load.arrivals, found.measurement.seed) == (Arrivals.STEP, 3)
+    (rejection,) = rejected
+    assert "no figures over time" in sentence(rejection.reason)
+    assert (rejection.level, rejection.wall_s) == (50.0, 4.0)
+    assert rejection.measurement is not None
+    assert (rejection.measurement.load.arrivals, rejection.measurement.seed) == (Arrivals.STEP, 3)
 
 
 def test_failed_measurement_is_reported_with_its_seconds() -> None:
@@ -240,11 +241,11 @@ def test_failed_measurement_is_reported_with_its_seconds() -> None:
     bench, rejected = a_bench(slowly)
     with pytest.raises(LoadFailedError):
         bench.measure(30, 2)
-    assert 0.02 <= rejected[0].wall_s < 1.0
+    assert 0.02 <= rejected[0].wall_s < 20.0  # no milliseconds
 
 
 @pytest.mark.parametrize("stage", [Stage.SEARCH, Stage.CONFIRMATION])
-def test_what_another_trial_or_a_confirmation_measured_stays_valid(stage: Stage) -> None:
+def test_measurements_of_other_trials_and_of_a_confirmation_stay_valid(stage: Stage) -> None:
     bench, rejected = a_bench(quiet, gone)
     bench.enter(stage)
     bench.measure(10, 1)
@@ -257,10 +258,10 @@ def test_what_another_trial_or_a_confirmation_measured_stays_valid(stage: Stage)
 
 def test_a_summary_adds_up() -> None:
     one = Rejected(Reason.of_text("busy"), "k", 50.0, 4.0, Stage.SEARCH)
-    found = RejectedFacts.of(
+    summary = RejectedFacts.of(
         [one, one, replace(one, reason=Reason.of_text("gone"), wall_s=2.0)], measuring_s=100.0
     )
-    assert found == RejectedFacts(
+    assert summary == RejectedFacts(
         count=3, seconds=10.0, share_of_measuring=0.1, reasons=("busy", "gone")
     )
     assert RejectedFacts.of([], measuring_s=0.0).share_of_measuring == 0.0

@@ -25,8 +25,6 @@ from tuner.measurement.measurement import Arrivals, LoadPoint
 from tuner.measurement.window import (
     EarlyEnd,
     informing_window,
-    round_window,
-    search_window,
     soak_of,
     window_of,
 )
@@ -118,8 +116,8 @@ def test_a_spec_that_bounds_no_latency_has_the_shortest_window() -> None:
 @pytest.mark.parametrize(
     ("rate", "window_s", "informing_s"),
     [
-        (1000.0, 4.0, 4.0),
-        (50.0, 1.05 * 299 / 50, 4.0),
+        (1000.0, 2.0, 2.0),
+        (50.0, 1.05 * 299 / 50, 2.0),
         (1.0, 20.0, 20.0),
         (5.0, 20.0, 8.0),
     ],
@@ -180,15 +178,15 @@ def test_a_bench_is_made_with_the_specs_words_and_is_patient_with_foreign_server
     tmp_path: Path,
     built: dict[str, Any],
 ) -> None:
-    job, told = job_of(tmp_path, more), list[object]()
+    job, calls = job_of(tmp_path, more), list[object]()
     launcher = cast("Any", Launcher(restartable=restartable))
     programs = Programs(launcher, PROGRAM, cast("Any", None), "2.51.0")
     deployer = SimpleNamespace(control="control", server="server")
     book, served = TimeBook(), Serving(job, programs, cast("Any", deployer))
-    checkpoint, cores = lambda: told.append("asked"), Cores((0,), (1,))
-    with set_up_bench(served, Silent(), book, checkpoint, told.append, cores):
+    checkpoint, cores = lambda: calls.append("asked"), Cores((0,), (1,))
+    with set_up_bench(served, Silent(), book, checkpoint, calls.append, cores):
         _, streams, served, site, _ = built["arguments"]
-        assert {name: asked.model for name, asked in streams.items()} == {
+        assert {name: requests.model for name, requests in streams.items()} == {
             "emulated-accelerator": "emulated-accelerator"
         }
         assert [*served] == ["emulated-accelerator"]
@@ -203,11 +201,10 @@ def test_a_bench_is_made_with_the_specs_words_and_is_patient_with_foreign_server
         assert rules.slos == job.spec.slos
         assert rules.arrivals is Arrivals.POISSON
         load = LoadPoint(Arrivals.POISSON, 50.0)
-        assert rules.window(load, None) == round_window(job.spec, load)
-        assert rules.brief(load, None) == search_window(job.spec, load)
+        assert rules.window(load, None) == window_of(job.spec, load, brief=True)
         rules.checkpoint()
         rules.rejected("rejected")
-        assert told == ["asked", "rejected"]
+        assert calls == ["asked", "rejected"]
         assert built["book"] is book
     assert not site.directory.exists()
 

@@ -16,11 +16,11 @@ from tuner.score.capacity import LevelRange, NoResult
 LEVELS = LevelRange(0.1, 1e5)
 
 
-def drowning(above: float, asked: list[float]) -> Callable[[float], float]:
+def drowning(above: float, levels: list[float]) -> Callable[[float], float]:
     """Gives its level as the result, and none above ``above``."""
 
     def measure(level: float) -> float:
-        asked.append(level)
+        levels.append(level)
         if level > above:
             raise LoadFailedError(f"no results at {level:g}/s")
         return level
@@ -29,31 +29,32 @@ def drowning(above: float, asked: list[float]) -> Callable[[float], float]:
 
 
 def test_a_load_that_gives_no_result_is_halved_four_times_at_the_most() -> None:
-    asked: list[float] = []
-    above = MeasureOrLower(drowning(100.0, asked), LEVELS)
+    levels: list[float] = []
+    above = MeasureOrLower(drowning(100.0, levels), LEVELS)
     assert above.result(1600.0) == 100.0
-    assert asked == [1600.0, 800.0, 400.0, 200.0, 100.0]
+    assert levels == [1600.0, 800.0, 400.0, 200.0, 100.0]
     assert above.no_result_at == [NoResult(n) for n in (1600.0, 800.0, 400.0, 200.0)]
     assert above.levels == LEVELS
-    asked.clear()
+    levels.clear()
     with pytest.raises(LoadFailedError, match="101/s"):
-        MeasureOrLower(drowning(100.0, asked), LEVELS).result(1616.0)
-    assert len(asked) == 5
+        MeasureOrLower(drowning(100.0, levels), LEVELS).result(1616.0)
+    assert len(levels) == 5
 
 
 def test_lowest_load_is_not_repeated() -> None:
-    asked: list[float] = []
+    levels: list[float] = []
     with pytest.raises(LoadFailedError, match="60/s"):
-        MeasureOrLower(drowning(1.0, asked), LevelRange(60.0, 1e5)).result(100.0)
-    assert asked == [100.0, 60.0]
+        MeasureOrLower(drowning(1.0, levels), LevelRange(60.0, 1e5)).result(100.0)
+    assert levels == [100.0, 60.0]
 
 
 def test_first_load_is_within_the_range() -> None:
-    asked: list[float] = []
+    levels: list[float] = []
     assert (
-        MeasureOrLower(drowning(64.0, asked), LevelRange(1, 64, integer=True)).result(200.4) == 64.0
+        MeasureOrLower(drowning(64.0, levels), LevelRange(1, 64, integer=True)).result(200.4)
+        == 64.0
     )
-    assert asked == [64.0]
+    assert levels == [64.0]
 
 
 def test_search_requests_no_load_beyond_the_client() -> None:

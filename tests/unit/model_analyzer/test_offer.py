@@ -39,7 +39,7 @@ def test_values_are_offered_within_the_bounds_of_the_space() -> None:
     assert set(offer.preferred) == {(), (4,), (8,), (4, 8)}
 
 
-def test_what_the_space_does_not_search_is_not_offered() -> None:
+def test_fields_outside_the_space_are_not_offered() -> None:
     offer = offered(space_of({DELAY: {"int": [0, 200]}}))
     assert offer.instances == (1,)
     assert offer.max_batch_sizes == ()

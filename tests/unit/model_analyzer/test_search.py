@@ -173,9 +173,9 @@ def test_optuna_asks_for_no_more_configs_than_the_budget() -> None:
 
 def test_brute_covers_its_grid() -> None:
     space, chosen = strategy(GRID, BRUTE)
-    asked = keys(run(space, chosen, hill))[1:]
-    assert len(asked) == len(set(asked))
-    assert set(asked) == {c.key for c in space.enumerate()}
+    proposed = keys(run(space, chosen, hill))[1:]
+    assert len(proposed) == len(set(proposed))
+    assert set(proposed) == {c.key for c in space.enumerate()}
 
 
 @every_mode
@@ -303,7 +303,7 @@ def test_a_grid_too_large_to_list_is_refused() -> None:
 
 
 @every_mode
-def test_it_is_silent_and_leaves_nothing_behind(
+def test_search_of_model_analyzer_prints_nothing_and_leaves_no_files(
     mode: ModelAnalyzerMode,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,

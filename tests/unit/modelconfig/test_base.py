@@ -56,7 +56,7 @@ def test_that_an_ensemble_answers_each_request_once_is_not_called_completed() ->
     assert of_server(file, decoupled).completions == ("model_transaction_policy",)
 
 
-def test_what_is_completed_is_not_written() -> None:
+def test_completed_fields_are_not_written() -> None:
     base = of_server()
     assert changed(base, size=8, batcher=True, delay=0, count=1, preferred=None) == {}
     assert changed(base, size=8, batcher=True, delay=500) == {DELAY: 500}
@@ -88,8 +88,8 @@ def test_queue_policy_of_batches_of_one_is_read_back() -> None:
 
 def test_a_size_that_the_server_overrides_is_refused() -> None:
     base = replace(of_server(), overridden=frozenset({MAX_BATCH_SIZE}))
-    (found,) = base.violations({MAX_BATCH_SIZE: 4})
-    assert found.rule is Rule.COMPLETED
+    (violation,) = base.violations({MAX_BATCH_SIZE: 4})
+    assert violation.rule is Rule.COMPLETED
     assert list(base.violations({MAX_BATCH_SIZE: 8})) == []
     assert list(of_server().violations({MAX_BATCH_SIZE: 4})) == []
 
@@ -191,7 +191,7 @@ OWNED = (
 )
 
 
-def test_what_triton_fills_in_is_no_difference():
+def test_fields_that_triton_fills_in_are_no_difference():
     assert differences(config("dynamic_batching { }"), config(REPORTED), OWNED) == []
 
 
@@ -203,15 +203,15 @@ def test_only_the_owned_paths_are_compared():
 
 
 def test_groups_are_matched_by_position_when_triton_changes_their_kind():
-    asked = config("dynamic_batching { } instance_group { kind: KIND_AUTO count: 1 }")
+    requested = config("dynamic_batching { } instance_group { kind: KIND_AUTO count: 1 }")
     path = "instance_group[kind=KIND_AUTO].count"
-    assert differences(asked, config(REPORTED), [path]) == []
-    asked.instance_group[0].count = 2
-    assert len(differences(asked, config(REPORTED), [path])) == 1
+    assert differences(requested, config(REPORTED), [path]) == []
+    requested.instance_group[0].count = 2
+    assert len(differences(requested, config(REPORTED), [path])) == 1
 
 
 def test_sequence_defaults_are_known():
-    asked = parse("max_batch_size: 4 sequence_batching { oldest { } }")
+    requested = parse("max_batch_size: 4 sequence_batching { oldest { } }")
     running = parse(
         "max_batch_size: 4 sequence_batching { max_sequence_idle_microseconds: 1000000 "
         "oldest { preferred_batch_size: 4 } }"
@@ -221,6 +221,26 @@ def test_sequence_defaults_are_known():
         "sequence_batching.oldest.preferred_batch_size",
         "sequence_batching.oldest",
     ]
-    assert differences(asked, running, paths) == []
+    assert differences(requested, running, paths) == []
     running.sequence_batching.max_sequence_idle_microseconds = 7
-    assert len(differences(asked, running, paths)) == 1
+    assert len(differences(requested, running, paths)) == 1
+
+
+@pytest.mark.parametrize(
+    ("platform", "dims", "size"),
+    [
+        ("tensorrt_plan", "1, 3, 8, 8", 0),
+        ("tensorrt_plan", "3, 8, 8", 4),
+        ("", "1, 3, 8, 8", 4),
+    ],
+)
+def test_a_batch_that_the_file_of_a_model_fixes_is_not_left_to_the_server(
+    platform: str, dims: str, size: int
+) -> None:
+    backend = f'platform: "{platform}"' if platform else 'backend: "python"'
+    tensor = f'{{ name: "x" data_type: TYPE_FP32 dims: [ {dims} ] }}'
+    file = parse(f"{backend} input {tensor} output {tensor}")
+    base = Base.of_file(file, completes=True)
+    assert base.completed.max_batch_size == size
+    assert base.leaves_batch_open is bool(size)
+    assert base.completed.HasField(DYNAMIC_BATCHING) is False or size == 4

@@ -24,13 +24,13 @@ def content_with(repository: Path, files: dict[str, str]) -> dict[str, str]:
     return content_of(read_served(repository, ["m"]), {})
 
 
-def test_what_differs_is_named(tmp_path: Path) -> None:
+def test_differing_files_are_named(tmp_path: Path) -> None:
     here = {"1/model.onnx": "Weights", "1/env/bin/python": "y", "2/model.onnx": "weights"}
-    found = differences(
+    differing = differences(
         content_with(tmp_path / "there", FILES), content_with(tmp_path / "here", here)
     )
     names = ["m/1/env", "m/1/model.onnx", "m/2/model.onnx", "m/labels.txt"]
-    assert [line.split()[0] for line in found] == names
+    assert [line.split()[0] for line in differing] == names
 
 
 def test_a_linked_file_and_what_no_server_reads_make_no_difference(tmp_path: Path) -> None:
@@ -46,15 +46,15 @@ def test_a_linked_file_and_what_no_server_reads_make_no_difference(tmp_path: Pat
 def test_a_link_to_a_directory_counts_by_where_it_leads_and_is_never_followed(
     tmp_path: Path,
 ) -> None:
-    found = {}
+    contents = {}
     for name in ("one", "same", "other"):
         content_with(tmp_path / name, FILES)
         link = tmp_path / name / "m" / "1" / "data"
         link.symlink_to("/usr" if name == "other" else "/proc")
         (link.parent / "loop").symlink_to("..")
-        found[name] = content_with(tmp_path / name, {})
-    assert found["one"] == found["same"]
-    assert differences(found["one"], found["other"]) == ["m/1/data differs"]
+        contents[name] = content_with(tmp_path / name, {})
+    assert contents["one"] == contents["same"]
+    assert differences(contents["one"], contents["other"]) == ["m/1/data differs"]
 
 
 def test_twenty_levels_that_each_lead_twice_into_the_next_are_read_at_once(tmp_path: Path) -> None:
@@ -83,10 +83,10 @@ def test_only_some_of_very_many_model_files_are_compared_with_a_note(
 ) -> None:
     monkeypatch.setattr(content, "_MOST_FILES", 3)
     content_with(tmp_path / "r", FILES)
-    told: list[str] = []
-    found = content_of(read_served(tmp_path / "r", ["m"]), {}, told.append)
-    assert len(found) == 2  # and config.pbtxt
-    assert len(told) == 1
+    notes: list[str] = []
+    entries = content_of(read_served(tmp_path / "r", ["m"]), {}, notes.append)
+    assert len(entries) == 2  # and config.pbtxt
+    assert len(notes) == 1
 
 
 def test_a_large_file_is_compared_by_size_and_samples(

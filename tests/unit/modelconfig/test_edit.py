@@ -239,7 +239,7 @@ def test_a_message_is_removed_and_the_comments_around_it_stay():
         ),
     ],
 )
-def test_edits(text, fields, expected):
+def test_edit_changes_the_field_and_keeps_every_other_byte(text, fields, expected):
     assert edit(text, fields) == expected
 
 
@@ -297,7 +297,7 @@ def test_equal_texts_have_no_diff():
     assert unified_diff("a\n", "a\n", "m/config.pbtxt") == ""
 
 
-def test_one_changed_line():
+def test_diff_has_the_changed_line_alone():
     assert unified_diff("a: 1\nb: 2\n", "a: 1\nb: 3\n", "m/config.pbtxt") == (
         "--- a/m/config.pbtxt\n+++ b/m/config.pbtxt\n@@ -1,2 +1,2 @@\n a: 1\n-b: 2\n+b: 3\n"
     )

@@ -11,7 +11,14 @@ from tuner.errors import EnvironmentNotReadyError, SpecError
 from tuner.lint.repository import Severity, lint_repository
 from tuner.modelconfig.edit import edit
 from tuner.modelconfig.encoding import LATIN_1, encode
-from tuner.modelconfig.files import belongs_to_model, is_model_name, model_directory, read_model
+from tuner.modelconfig.files import (
+    belongs_to_model,
+    is_model_name,
+    model_directory,
+    read_model,
+    served_versions,
+)
+from tuner.modelconfig.message import parse
 
 
 @pytest.fixture
@@ -55,7 +62,7 @@ def test_a_config_by_another_name_is_read_where_it_is_there(repository):
 
 
 @pytest.mark.parametrize(
-    ("model", "config", "own"),
+    ("model", "config", "expected"),
     [
         ("", "", True),
         ("", "repo/shared/m.pbtxt", True),
@@ -71,7 +78,7 @@ def test_a_config_by_another_name_is_read_where_it_is_there(repository):
     ],
 )
 def test_files_of_a_model_lie_in_its_repository_or_where_its_directory_leads(
-    tmp_path, model, config, own
+    tmp_path, model, config, expected
 ):
     top = tmp_path / ".hidden"  # what lies above both is not asked
     there = top / (model or "repo/m")
@@ -81,7 +88,7 @@ def test_files_of_a_model_lie_in_its_repository_or_where_its_directory_leads(
         (top / "repo" / "m").symlink_to(there)
     if config:
         (there / "config.pbtxt").symlink_to(top / config)
-    assert belongs_to_model(top / "repo" / "m" / "config.pbtxt", top / "repo" / "m") is own
+    assert belongs_to_model(top / "repo" / "m" / "config.pbtxt", top / "repo" / "m") is expected
 
 
 @pytest.mark.parametrize("kind", NO_FILES)
@@ -96,7 +103,7 @@ def test_a_config_that_is_no_file_is_said_and_never_waited_for(repository, kind)
 
 @pytest.mark.parametrize("kind", NO_FILES)
 @pytest.mark.parametrize("name", [".#model.py", "x.py", "model.py"])
-def test_what_is_no_file_is_no_code_and_never_waited_for(repository, kind, name):
+def test_model_py_that_is_no_plain_file_is_neither_read_nor_waited_for(repository, kind, name):
     (repository / "bare" / "config.pbtxt").write_text('backend: "python"')
     no_file(repository / "bare" / "1" / name, kind)
     files = read_model(repository, "bare")
@@ -168,3 +175,18 @@ def test_a_comment_may_be_latin_1(repository):
     assert encode(changed, LATIN_1) == content.replace(b"04", b"8")
     with pytest.raises(SpecError, match="comments in Latin-1"):
         encode(edit(files.text, {"parameters.x": "\u00e9"}), LATIN_1)
+
+
+@pytest.mark.parametrize(
+    ("policy", "served"),
+    [
+        ("", (3,)),
+        ("version_policy { }", (3,)),
+        ("version_policy { latest { } }", ()),
+        ("version_policy { latest { num_versions: 2 } }", (2, 3)),
+        ("version_policy { specific { versions: [ 1, 7 ] } }", (1,)),
+        ("version_policy { all { } }", (1, 2, 3)),
+    ],
+)
+def test_versions_that_a_policy_serves(policy, served):
+    assert served_versions(parse(policy), [1, 2, 3]) == served

@@ -1,10 +1,10 @@
 from __future__ import annotations
 
 import json
-import time
 
 import pytest
 from builders.configs import BAD, GOOD, case, read
+from builders.effort import takes_at_most
 from google.protobuf import json_format
 
 from tuner.errors import SpecError
@@ -85,6 +85,16 @@ def test_load_json_has_proto_names_enum_names_and_empty_messages():
         ("max_batch_size: ${BATCH}\n", (1, 17), "a template"),
         ('name: "a"\n{% if x %}\n', (2, 1), "a template"),
         ("max_batch_size: <MAX_BATCH>\n", (1, 17), "a template"),
+        ("max_batch_size:%%batch,\n", (1, 16), "a template"),
+        ("max_batch_size: @BATCH@\n", (1, 17), "a template"),
+        ("max_batch_size: %BATCH%\n", (1, 17), "a template"),
+        ("max_batch_size: %d\n", (1, 17), "a template"),
+        ("max_batch_size: MAX_BATCH\n", (1, 17), "a template"),
+        ("input { data_type: TYPE_#KIND dims: 1 }\n", (1, 20), "a template"),
+        ("input { dims: [ #rows, #width ]\n}", (2, 1), "which hides the ] of its line"),
+        ("max_batch_size: eight\n", (1, 17), "a whole number, without quotes"),
+        ('max_batch_size: "8"\n', (1, 17), "a whole number, without quotes"),
+        ("response_cache { enable: yes }\n", (1, 26), "true or false"),
         pytest.param(
             *(
                 "model_metrics { }",
@@ -133,7 +143,7 @@ def test_a_text_that_is_something_else_is_recognised(text, place, hint):
         ("max_batch_size: 1_0", 17, "1_0"),
     ],
 )
-def test_what_only_python_takes_is_a_mistake(text, column, said):
+def test_syntax_that_only_python_accepts_is_a_mistake(text, column, said):
     mistake = try_parse(text)
     assert (mistake.line, mistake.column) == (1, column)
     assert said in mistake.message
@@ -167,15 +177,14 @@ def test_a_boolean_may_have_leading_zeros(text):
 
 
 @pytest.mark.parametrize("text", ["enable: 02", "enable: 08", "enable: 0_1"])
-def test_what_no_parser_takes_for_a_boolean_is_a_mistake(text):
+def test_malformed_boolean_is_a_mistake(text):
     assert isinstance(try_parse(f"response_cache {{ {text} }}"), ParseMistake)
 
 
 def test_a_long_word_before_a_mistake_is_looked_at_at_once() -> None:
-    started = time.process_time()
-    mistake = try_parse(f'backend: "{"y" * 200_000}"\ninput: \n: 1\n')
-    assert isinstance(mistake, ParseMistake)
-    assert time.process_time() - started < 1.0
+    text = f'backend: "{"y" * 200_000}"\ninput: \n: 1\n'
+    assert isinstance(try_parse(text), ParseMistake)
+    assert takes_at_most(100, lambda: try_parse(text))
 
 
 TEXT = """# first
@@ -227,7 +236,7 @@ def test_tokens_and_the_space_between_make_up_the_file(path):
         ("dynamic_batching.preserve_ordering", (1, 1)),
     ],
 )
-def test_locate(path, place):
+def test_field_is_located_by_line_and_column(path, place):
     assert locate(TEXT, path) == place
 
 

@@ -62,7 +62,7 @@ def config():
         ("model_warmup.count", None),
     ],
 )
-def test_get(config, path, value):
+def test_get_reads_the_value_at_a_path(config, path, value):
     assert get(config, path) == value
 
 
@@ -156,7 +156,7 @@ def test_values_of_the_wrong_type_are_refused(config, path, value, said):
         ("response_cache", True, True),
     ],
 )
-def test_what_is_set_can_be_got_and_cleared(config, path, value, back):
+def test_field_that_is_set_can_be_read_and_cleared(config, path, value, back):
     set_field(config, path, value)
     assert get(config, path) == back
     set_field(config, path, None)
@@ -241,7 +241,7 @@ def test_clears_come_first_then_the_order_of_the_schema():
         ("instance_group[00].count", "instance_group[0].count"),
     ],
 )
-def test_canonical(path, normal):
+def test_canonical_path_is_stable(path, normal):
     expected = normal or "instance_group[kind=KIND_GPU].count"
     assert canonical(path) == expected
     assert canonical(expected) == expected

@@ -19,24 +19,24 @@ from tuner.modelconfig.rules import Rule, violations
 
 
 @pytest.mark.parametrize(("rule", "path", "bad", "good"), REFUSED + DEADLY)
-def test_what_triton_refuses(rule, path, bad, good):
-    (found,) = violations(config(bad))
-    assert (found.rule, found.path) == (rule, path)
-    assert found.message
+def test_config_that_triton_refuses_breaks_a_rule(rule, path, bad, good):
+    (violation,) = violations(config(bad))
+    assert (violation.rule, violation.path) == (rule, path)
+    assert violation.message
     assert violations(config(good)) == []
 
 
 @pytest.mark.parametrize(("rule", "path", "bad", "good"), IDLE)
-def test_what_loads_and_does_nothing(rule, path, bad, good):
-    (found,) = without_effect(config(bad))
-    assert (found.rule, found.path) == (rule, path)
+def test_setting_that_loads_and_does_nothing_is_reported(rule, path, bad, good):
+    (violation,) = without_effect(config(bad))
+    assert (violation.rule, violation.path) == (rule, path)
     assert violations(config(bad)) == []
     assert without_effect(config(good)) == []
 
 
 def test_negative_max_batch_size_is_refused():
-    (found,) = violations(parse('backend: "python" max_batch_size: -1'))
-    assert found.rule is Rule.MAX_BATCH_SIZE
+    (violation,) = violations(parse('backend: "python" max_batch_size: -1'))
+    assert violation.rule is Rule.MAX_BATCH_SIZE
     assert violations(parse('backend: "python"')) == []
 
 
@@ -60,8 +60,8 @@ def test_backends_that_complete_their_config_take_tensors_without_types(backend)
 
 def test_a_profile_may_be_of_a_tensorrt_plan_that_names_no_backend():
     assert violations(parse('instance_group { profile: "0" }')) == []
-    (found,) = violations(parse('backend: "openvino" instance_group { profile: "0" }'))
-    assert found.rule is Rule.INSTANCE_PROFILE
+    (violation,) = violations(parse('backend: "openvino" instance_group { profile: "0" }'))
+    assert violation.rule is Rule.INSTANCE_PROFILE
 
 
 @pytest.mark.parametrize("named", ['backend: "pytorch"', 'platform: "pytorch_libtorch"'])
@@ -84,8 +84,8 @@ def test_pytorch_model_needs_complete_inputs_and_outputs(named):
 )
 def test_a_platform_is_one_that_triton_knows_for_the_backend(named, known):
     tensors = 'input { name: "x" data_type: TYPE_FP32 dims: 4 }'
-    found = [v.path for v in violations(parse(f"{named} {tensors}"))]
-    assert found == ([] if known else ["platform"])
+    paths = [v.path for v in violations(parse(f"{named} {tensors}"))]
+    assert paths == ([] if known else ["platform"])
 
 
 def test_an_empty_reshape_may_be_right_where_the_backend_sets_the_batch():
@@ -113,14 +113,14 @@ def test_models_that_are_no_ensembles_are_not_judged():
 )
 def test_each_mistake_is_reported(old, new, path, said):
     assert old in ENSEMBLE
-    found = list(mistakes(parse(ENSEMBLE.replace(old, new, 1))))
-    assert any(where == path and said in message for where, message, _ in found), found
+    messages = list(mistakes(parse(ENSEMBLE.replace(old, new, 1))))
+    assert any(where == path and said in message for where, message, _ in messages), messages
     assert {v.rule for v in violations(parse(ENSEMBLE.replace(old, new, 1)))} == {Rule.ENSEMBLE}
 
 
 def test_an_ensemble_needs_steps():
-    (found,) = mistakes(parse('platform: "ensemble" ensemble_scheduling { }'))
-    assert "no step" in found[1]
+    (message,) = mistakes(parse('platform: "ensemble" ensemble_scheduling { }'))
+    assert "no step" in message[1]
     assert list(mistakes(parse('platform: "ensemble"')))
 
 
@@ -170,9 +170,9 @@ def test_dims_must_fit_where_nothing_batches():
         (("inner in p", "c p,in out"), "a", "ensemble_scheduling.step[1].input_map"),
     ],
 )
-def test_what_a_decoupled_model_answers_is_not_joined_with_anything_else(steps, decoupled, where):
-    found = [path for path, message in joins(*steps, decoupled=decoupled) if "joins" in message]
-    assert found == ([where] if where else [])
+def test_responses_of_a_decoupled_model_are_joined_with_no_other_tensor(steps, decoupled, where):
+    paths = [path for path, message in joins(*steps, decoupled=decoupled) if "joins" in message]
+    assert paths == ([where] if where else [])
 
 
 @pytest.mark.parametrize(("batch", "fits"), [(4, True), (0, True), (None, False)])
@@ -186,3 +186,30 @@ def test_dims_of_a_model_whose_batch_the_server_sets_are_read_both_ways(batch, f
     if batch is not None:
         del onnx.output[:]
     assert (list(tensor_mistakes(ensemble, {"one": onnx})) == []) is fits
+
+
+@pytest.mark.parametrize(
+    ("backend", "kind", "refused"),
+    [
+        ("tensorrt", "CPU", True),
+        ("tensorrt", "GPU", False),
+        ("tensorrt", "MODEL", False),
+        ("onnxruntime", "CPU", False),
+    ],
+)
+def test_a_backend_for_gpus_alone_refuses_instances_elsewhere(
+    backend: str, kind: str, refused: bool
+) -> None:
+    config = parse(f'backend: "{backend}" instance_group {{ kind: KIND_{kind} }}')
+    paths = [v.path for v in violations(config) if v.rule is Rule.BACKEND]
+    assert paths == ["instance_group[0].kind"] * refused
+
+
+@pytest.mark.parametrize(
+    ("platform", "instead"), [("custom", "libtriton_NAME.so"), ("caffe2_netdef", "ONNX")]
+)
+def test_a_platform_of_earlier_releases_is_refused_with_what_took_its_place(
+    platform: str, instead: str
+) -> None:
+    (violation,) = violations(parse(f'platform: "{platform}"'))
+    assert instead in violation.hint

@@ -50,17 +50,17 @@ def test_each_model_gets_only_its_fields(served: Served) -> None:
     fields = {"one": {"max_batch_size": 8}, "e": {}}
     sizes = {label: c.max_batch_size for label, c in served.configs(fields).items()}
     assert sizes == {"one": 8, "two": 4, "e": 4}
-    asked = served.requests(fields)
-    assert asked["one"].max_batch_size == 8
-    assert asked["two"] == served.models["two"].base.file
+    requested = served.requests(fields)
+    assert requested["one"].max_batch_size == 8
+    assert requested["two"] == served.models["two"].base.file
 
 
 def test_a_candidate_whose_step_is_too_small_for_the_ensemble_is_refused_where_it_is_mapped(
     served: Served,
 ) -> None:
-    (found,) = served.violations({"two": {"max_batch_size": 2}})
-    assert found.rule is Rule.ENSEMBLE_STEP
-    assert "e/config.pbtxt:11:8: " in served.place(found)
+    (violation,) = served.violations({"two": {"max_batch_size": 2}})
+    assert violation.rule is Rule.ENSEMBLE_STEP
+    assert "e/config.pbtxt:11:8: " in served.place(violation)
     assert not served.violations({"two": {"max_batch_size": 2}, "e": {"max_batch_size": 2}})
 
 
@@ -70,16 +70,16 @@ def test_a_delay_breaks_no_rule(served: Served) -> None:
     for label, batch in product(("one", "two"), (0, 1, 4)):
         base = served.models[label].base
         fields = {"max_batch_size": batch, "dynamic_batching": True}
-        found = {str(violations(base.message({**fields, delay: d}))) for d in (0, 1, 1 << 40)}
-        assert found == {str(violations(base.message(fields)))}
+        broken = {str(violations(base.message({**fields, delay: d}))) for d in (0, 1, 1 << 40)}
+        assert broken == {str(violations(base.message(fields)))}
 
 
 def test_a_step_that_leaves_its_batch_size_to_the_backend_is_judged_once_it_is_known(
     tmp_path: Path,
 ) -> None:
     open_one = MODEL.replace('backend: "python" max_batch_size: 4', 'backend: "onnxruntime"')
-    whole = ENSEMBLE.replace("max_batch_size: 4", "max_batch_size: 16")
-    repository = write_models(tmp_path, e=whole, one=open_one, two=TWO.replace("4\n", "16\n", 1))
+    ensemble = ENSEMBLE.replace("max_batch_size: 4", "max_batch_size: 16")
+    repository = write_models(tmp_path, e=ensemble, one=open_one, two=TWO.replace("4\n", "16\n", 1))
     served = read_served(repository, ["e"])
     assert served.violations({}) == []
     file = served.models["one"].base.file
@@ -91,10 +91,11 @@ def test_sample_with_more_rows_than_a_batch_is_compared_with_a_known_size(
     tmp_path: Path,
 ) -> None:
     tensors = MODEL.replace('backend: "python" max_batch_size: 4', 'backend: "onnxruntime"')
+    tensors = tensors.partition("output")[0]  # else it completes nothing
     values = 'inputs { key: "x" value { data_type: TYPE_FP32 dims: 4 zero_data: true } }'
     sample = f'model_warmup {{ name: "full" batch_size: 16 {values} }}'
     served = read_served(write_models(tmp_path, one=tensors + sample), ["one"])
     assert served.violations({}) == []  # the server sets the size
-    (found,) = served.violations({"one": {"max_batch_size": 8}})
-    assert "'full'" in found.message
+    (violation,) = served.violations({"one": {"max_batch_size": 8}})
+    assert "'full'" in violation.message
     assert served.violations({"one": {"max_batch_size": 16}}) == []

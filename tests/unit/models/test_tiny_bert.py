@@ -19,5 +19,5 @@ def test_another_seed_makes_other_weights(monkeypatch: pytest.MonkeyPatch) -> No
     assert script.make(script.Size(), seed=1).SerializeToString() != MODEL.read_bytes()
 
 
-def test_it_is_small_enough_for_the_repository() -> None:
+def test_tiny_bert_is_smaller_than_3_mib() -> None:
     assert MODEL.stat().st_size < 3 << 20

@@ -32,10 +32,10 @@ def test_without_perf_analyzer_the_client_of_tune_measures(
 def test_run_reports_client_time_for_images_if_large_against_the_latency(
     cost_s: float, costly: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: list[int] = []
+    sizes: list[int] = []
 
     def cost(size_bytes: int, *_: object) -> float:
-        asked.append(size_bytes)
+        sizes.append(size_bytes)
         return cost_s
 
     monkeypatch.setattr("tuner.prepare.sending.request_cost_s", cost)
@@ -43,7 +43,7 @@ def test_run_reports_client_time_for_images_if_large_against_the_latency(
     assert choose_generator(images).kind is TUNE_CLIENT
     (note,) = sending_notes(images, {})
     assert f" {1e3 * cost_s:g} ms " in note
-    assert asked == [3 * 224 * 224 * 4]
+    assert sizes == [3 * 224 * 224 * 4]
     assert [*sending_notes(images, {}, costly_only=True)] == ([note] if costly else [])
 
 

@@ -38,17 +38,17 @@ def test_mistake_that_a_candidate_fixes_is_no_mistake(spec: Path) -> None:
     assert len(list(space.enumerate())) == 2, "the ensemble takes batches of 2 and 3 at most"
 
 
-@pytest.mark.parametrize("asked", ["one", "e"])
+@pytest.mark.parametrize("name", ["one", "e"])
 def test_priorities_of_a_model_or_a_space_are_measured_with_the_client_of_tune(
-    asked: str, spec: Path
+    name: str, spec: Path
 ) -> None:
     models = spec.parent / "models"
     write_models(models, e=ENSEMBLE, one=MODEL + LEVELS.format(n=2), two=TWO)
-    spec.write_text(PRIORITIES % ("", asked, asked))
+    spec.write_text(PRIORITIES % ("", name, name))
     job = prepare(Request(spec=spec))
     assert choose_generator(job).kind is TUNE_CLIENT
     (models / "one" / "config.pbtxt").write_text(MODEL + "dynamic_batching { }")
     searched = "space: {dynamic_batching.default_priority_level: {choice: [2]}, "
     searched += "dynamic_batching.priority_levels: {choice: [2]}}"
-    spec.write_text(PRIORITIES % (searched, asked, asked))
+    spec.write_text(PRIORITIES % (searched, name, name))
     assert prepare(Request(spec=spec)).spec.streams["patient"].priority == 2

@@ -63,7 +63,7 @@ def test_checks_go_together_but_not_with_a_run(job: Job) -> None:
 
 def test_a_run_of_another_machine_is_refused_without_a_name(job: Job) -> None:
     with only_one_on(job):
-        with pytest.raises(EnvironmentNotReadyError, match="of another machine"), only_one_on(job):
+        with pytest.raises(EnvironmentNotReadyError, match="on another machine"), only_one_on(job):
             pass
 
 
@@ -173,7 +173,7 @@ def test_others_are_seen_while_they_measure() -> None:
     assert list(registry().iterdir()) == []
 
 
-def test_what_a_killed_one_left_counts_for_nothing_and_is_removed() -> None:
+def test_record_of_a_killed_process_is_ignored_and_removed() -> None:
     with registered(measuring()):
         pass
     left = [registry() / f"{1 << 30}-0000dead.{suffix}" for suffix in ("json", "new")]
@@ -207,9 +207,9 @@ def test_place_that_another_user_controls_is_neither_read_nor_changed(
         victim.rename(registry())
         left = registry() / left.name
         of_another_user(monkeypatch)
-    with registered(measuring()) as own:
-        assert own is None
-        assert others(own) == []
+    with registered(measuring()) as record:
+        assert record is None
+        assert others(record) == []
     assert left.exists()
 
 
@@ -225,8 +225,8 @@ def test_place_of_another_user_is_used_where_only_owners_remove_files(
     registry().mkdir()
     registry().chmod(0o1777)
     of_another_user(monkeypatch)
-    with registered(measuring(run="a")) as own:
-        assert own is not None
+    with registered(measuring(run="a")) as record:
+        assert record is not None
         assert [other.run for other in others(None)] == ["a"]
 
 
@@ -243,21 +243,21 @@ def test_a_claim_for_somebody_elses_process_is_passed_over(
         assert others(None) == []
 
 
-def test_what_is_none_of_ours_is_passed_over() -> None:
-    with registered(measuring()) as own:
+def test_foreign_files_in_the_registry_are_ignored() -> None:
+    with registered(measuring()) as record:
         os.mkfifo(registry() / "7-00000001.json")
         (registry() / "7-00000002.json").symlink_to("/dev/zero")
         (registry() / "7-00000003.json").mkdir()
         (registry() / "7-00000004.json").write_text("x" * 20_000)
         (registry() / "7-00000005.json").write_text("[" * 9_000)
-        assert others(own) == []
+        assert others(record) == []
 
 
 def test_a_machine_without_a_place_for_it_keeps_nobody_from_measuring(tmp_path: Path) -> None:
     registry().symlink_to(tmp_path)
-    with registered(measuring()) as own:
-        assert own is None
-        assert others(own) == []
+    with registered(measuring()) as record:
+        assert record is None
+        assert others(record) == []
 
 
 @pytest.mark.parametrize(

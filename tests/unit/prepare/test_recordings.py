@@ -29,13 +29,13 @@ def test_a_window_is_long_enough_for_several_stretches_unless_the_spec_says_othe
 
 def test_shares_of_streams_are_those_of_the_recording(tmp_path: Path) -> None:
     job = replayed(tmp_path, STREAMED, spec=STREAMS % ("75%", "25%"))
-    assert {name: own.count for name, own in job.recorded.items()} == {
+    assert {name: stream.count for name, stream in job.recorded.items()} == {
         "online": 450,
         "nightly": 151,
     }
 
 
-def test_what_a_recording_holds_is_part_of_what_a_worker_compares(tmp_path: Path) -> None:
+def test_worker_compares_the_content_of_a_recording(tmp_path: Path) -> None:
     job = replayed(tmp_path)
     files = files_of(job.spec)
     assert files["workload.arrivals.file"] == tmp_path / "requests.jsonl"

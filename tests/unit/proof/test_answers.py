@@ -11,8 +11,8 @@ from builders.messages_probes import CURRENT, DECOUPLED, STREAMS, WINNER, compar
 from tuner.reason import Reason, ReasonKind
 
 
-def is_change(found: Reason) -> bool:
-    return found.kind is ReasonKind.ANSWERS_CHANGED
+def is_change(reason: Reason) -> bool:
+    return reason.kind is ReasonKind.ANSWERS_CHANGED
 
 
 def test_the_same_answers_cost_two_deployments() -> None:

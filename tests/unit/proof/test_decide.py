@@ -18,14 +18,14 @@ GAIN = 0.02
 
 def looks(at_most: int, finalists: int = 1, over_after: int = 10**6) -> dict[int, Look]:
     """Those that are made, by the rounds before them."""
-    found: dict[int, Look] = {}
+    by_rounds: dict[int, Look] = {}
     for rounds in range(1, at_most + 1):
         look = look_after(rounds, at_most, finalists, late=rounds >= over_after)
         if look is not None:
-            found[rounds] = look
+            by_rounds[rounds] = look
             if look.last:
                 break
-    return found
+    return by_rounds
 
 
 def test_rounds_that_are_looked_at() -> None:
@@ -52,6 +52,7 @@ def test_the_looks_at_all_finalists_spend_the_error_and_no_more_also_when_time_i
         (1.001, 1.02, 1.04, LookResult.NO_GAIN),  # surely better, by too little
         (0.95, 1.00, 1.09, LookResult.NO_GAIN),
         (0.80, 1.01, 1.60, LookResult.NO_GAIN),  # however wide the interval
+        (0.0002, 0.41, 812.0, LookResult.OPEN),  # unless it bounds nothing
         (0.999, 1.05, 1.09, LookResult.OPEN),
         (1.01, 1.50, math.inf, LookResult.BETTER),  # at least so much
         (0.95, 1.00, math.inf, LookResult.OPEN),  # a lower limit of the gain says nothing
@@ -75,10 +76,10 @@ def ended(random: np.random.Generator, noise: float, *truths: float) -> LookResu
         current, *others = (Side(row.tolist(), [0.0] * made) for row in np.exp(rounds[:, :made]))
         answers = [
             answer(
-                compare(own, current, look.error, [o for o in others if o is not own]),
+                compare(one, current, look.error, [o for o in others if o is not one]),
                 GAIN,
             )
-            for own in others
+            for one in others
         ]
         if LookResult.BETTER in answers:
             return LookResult.BETTER
@@ -97,13 +98,13 @@ def test_equal_config_is_called_better_in_one_of_forty_runs_at_most(finalists: i
 
 def test_gain_is_detected_and_equal_config_has_none() -> None:
     random, runs = np.random.default_rng(2), 300
-    found = [ended(random, 0.03, 1.10) for _ in range(runs)]
-    assert found.count(LookResult.BETTER) >= 0.95 * runs
-    found = [ended(random, 0.03, 1.0) for _ in range(runs)]
-    assert found.count(LookResult.NO_GAIN) >= 0.95 * runs
-    found = [ended(random, 0.045, 1.10) for _ in range(runs)]
-    assert found.count(LookResult.BETTER) >= 0.88 * runs
-    found = [ended(random, 0.06, 1.20) for _ in range(runs)]
-    assert found.count(LookResult.BETTER) >= 0.95 * runs
-    found = [ended(random, 0.06, 1.0) for _ in range(runs)]
-    assert found.count(LookResult.NO_GAIN) >= 0.85 * runs
+    results = [ended(random, 0.03, 1.10) for _ in range(runs)]
+    assert results.count(LookResult.BETTER) >= 0.95 * runs
+    results = [ended(random, 0.03, 1.0) for _ in range(runs)]
+    assert results.count(LookResult.NO_GAIN) >= 0.95 * runs
+    results = [ended(random, 0.045, 1.10) for _ in range(runs)]
+    assert results.count(LookResult.BETTER) >= 0.88 * runs
+    results = [ended(random, 0.06, 1.20) for _ in range(runs)]
+    assert results.count(LookResult.BETTER) >= 0.95 * runs
+    results = [ended(random, 0.06, 1.0) for _ in range(runs)]
+    assert results.count(LookResult.NO_GAIN) >= 0.85 * runs

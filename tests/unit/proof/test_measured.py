@@ -36,15 +36,15 @@ class Stopped(FreshBench):
 
     def measure(self, level: float, seed: int, least_s: float = 0.0) -> Point:
         point = super().measure(level, seed, least_s)
-        if len(self.asked) == self.stop_in:
+        if len(self.loads) == self.stop_in:
             raise InterruptedRunError("stopped")
         return point
 
 
 def bench(stop_in: int = 10**6) -> Stopped:
-    found = Stopped({CURRENT: 960.0, OTHER: 1000.0}, weather=0.02)
-    found.stop_in = stop_in
-    return found
+    server = Stopped({CURRENT: 960.0, OTHER: 1000.0}, weather=0.02)
+    server.stop_in = stop_in
+    return server
 
 
 def race(
@@ -55,8 +55,8 @@ def race(
     return run_rounds(measured, *entrants, RULES, lambda: False, lambda *_: None)
 
 
-WHOLE: list[Repeat] = []
-EXPECTED = race(bench(), WHOLE)
+COMPLETE: list[Repeat] = []
+EXPECTED = race(bench(), COMPLETE)
 
 
 def ended_alike(one: RoundsResult, other: RoundsResult) -> bool:
@@ -70,12 +70,12 @@ def ended_alike(one: RoundsResult, other: RoundsResult) -> bool:
 def test_a_resumed_proof_measures_nothing_that_is_stored_in_any_order() -> None:
     for seed in range(5):
         again, new = bench(), list[Repeat]()
-        found = race(again, new, Random(seed).sample(WHOLE, len(WHOLE)))
-        assert ended_alike(found, EXPECTED)
-        assert (again.asked, again.deployed, new) == ([], [], [])
+        rounds = race(again, new, Random(seed).sample(COMPLETE, len(COMPLETE)))
+        assert ended_alike(rounds, EXPECTED)
+        assert (again.loads, again.deployed, new) == ([], [], [])
 
 
-@pytest.mark.parametrize("stop_in", range(1, len(WHOLE) + 1))
+@pytest.mark.parametrize("stop_in", range(1, len(COMPLETE) + 1))
 def test_it_ends_as_if_it_had_never_stopped_and_measures_only_the_round_it_was_in(
     stop_in: int,
 ) -> None:
@@ -83,22 +83,22 @@ def test_it_ends_as_if_it_had_never_stopped_and_measures_only_the_round_it_was_i
     with pytest.raises(InterruptedRunError):
         race(bench(stop_in), stopped)
     kept = stopped[: count_of_full_rounds(stopped)]
-    over = WHOLE[stop_in - 1].round
+    over = COMPLETE[stop_in - 1].round
     assert {r.round for r in kept} <= {*range(over)}
     assert {r.round for r in kept} >= {*range(over - 1)}
     again, new = bench(), list[Repeat]()
-    found = race(again, new, kept)
-    assert ended_alike(found, EXPECTED)
-    assert [*kept, *new] == WHOLE
-    assert len(again.asked) == len(WHOLE) - len(kept)
+    rounds = race(again, new, kept)
+    assert ended_alike(rounds, EXPECTED)
+    assert [*kept, *new] == COMPLETE
+    assert len(again.loads) == len(COMPLETE) - len(kept)
 
 
 def test_what_it_would_not_ask_for_any_more_is_measured_anew_on_fresh_servers() -> None:
     again, new = bench(), list[Repeat]()
-    race(again, new, WHOLE, level=1500.0)
-    stored = {(r.candidate_key, r.point.measurement.seed, r.point.level) for r in WHOLE}
+    race(again, new, COMPLETE, level=1500.0)
+    stored = {(r.candidate_key, r.point.measurement.seed, r.point.level) for r in COMPLETE}
     assert new
-    assert not stored & {(a.candidate.key, a.seed, a.level) for a in again.asked}
+    assert not stored & {(a.candidate.key, a.seed, a.level) for a in again.loads}
     assert all(fresh for _, fresh in again.deployed)
 
 
@@ -112,10 +112,10 @@ def on_a_server(
 
 
 def test_a_soak_is_not_a_round_of_the_same_load() -> None:
-    rows, found, again = list[Repeat](), list[Point](), bench()
+    rows, points, again = list[Repeat](), list[Point](), bench()
 
     def use(measure: Callable[[float], Point]) -> None:
-        found.append(measure(900.0))
+        points.append(measure(900.0))
 
     first = MeasuredOnce(bench(), rows.append)
     for role in (Role.CANDIDATE, Role.SOAK):
@@ -126,7 +126,7 @@ def test_a_soak_is_not_a_round_of_the_same_load() -> None:
     ]
     resumed = MeasuredOnce(again, rows.append, rows[:1])
     on_a_server(resumed, use)
-    assert (found[-1], again.deployed) == (rows[0].point, [])
+    assert (points[-1], again.deployed) == (rows[0].point, [])
     on_a_server(resumed, use, Role.SOAK)
     assert [a.level for a in again.soaks] == [900.0]
 
@@ -165,9 +165,9 @@ def test_what_a_server_that_died_had_measured_is_kept_nowhere(dies: int) -> None
 
 
 def test_soaks_and_simpler_configs_are_complete_and_a_round_once_the_next_began() -> None:
-    rounds = [r for r in WHOLE if r.round < WHOLE[-1].round]
-    alone = [replace(WHOLE[-1], role=role, round=0) for role in (Role.SIMPLER, Role.SOAK)]
+    rounds = [r for r in COMPLETE if r.round < COMPLETE[-1].round]
+    alone = [replace(COMPLETE[-1], role=role, round=0) for role in (Role.SIMPLER, Role.SOAK)]
     assert count_of_full_rounds([]) == 0
-    assert count_of_full_rounds(WHOLE) == len(rounds)
-    assert count_of_full_rounds([*WHOLE, alone[0]]) == len(WHOLE) + 1
-    assert count_of_full_rounds([*WHOLE, *alone]) == len(WHOLE) + 2
+    assert count_of_full_rounds(COMPLETE) == len(rounds)
+    assert count_of_full_rounds([*COMPLETE, alone[0]]) == len(COMPLETE) + 1
+    assert count_of_full_rounds([*COMPLETE, *alone]) == len(COMPLETE) + 2

@@ -32,10 +32,10 @@ def overloads_of(bench: EmulatedBench) -> list[tuple[Candidate, float, bool]]:
 
 def test_both_are_overloaded_once_on_fresh_servers_at_what_they_sustained_every_time() -> None:
     bench = Probed()
-    found = probe_overload(step(bench), verdict(side(WINNER, 111.0, 110.0, 112.0)))
+    decision = probe_overload(step(bench), verdict(side(WINNER, 111.0, 110.0, 112.0)))
     assert overloads_of(bench) == [(CURRENT, 100.0, True), (WINNER, 110.0, True)]
-    assert found.overload == Overloads(an_overload(100.0), an_overload(110.0))
-    assert (found.status, found.why) == (Status.IMPROVED, (said("a reason"),))
+    assert decision.overload == Overloads(an_overload(100.0), an_overload(110.0))
+    assert (decision.status, decision.why) == (Status.IMPROVED, (said("a reason"),))
 
 
 @pytest.mark.parametrize(("sustained", "spared"), [((400.0, 121.0), True), ((400.0, 119.0), False)])
@@ -43,24 +43,24 @@ def test_a_current_config_whose_overload_the_winner_sustains_is_spared(
     sustained: tuple[float, ...], spared: bool
 ) -> None:
     bench = Probed()
-    found = probe_overload(step(bench), verdict(side(WINNER, *sustained))).overload
-    assert found is not None
-    assert found.winner == an_overload(min(sustained))
-    assert (found.current is None) is spared
+    overloads = probe_overload(step(bench), verdict(side(WINNER, *sustained))).overload
+    assert overloads is not None
+    assert overloads.winner == an_overload(min(sustained))
+    assert (overloads.current is None) is spared
     assert [c for c, _, _ in overloads_of(bench)] == ([WINNER] if spared else [CURRENT, WINNER])
-    assert len(found.reasons) == spared
+    assert len(overloads.reasons) == spared
 
 
 def test_each_overload_is_reported_under_a_separate_phase() -> None:
     watching = Watching()
     watched = replace(step(Probed()), events=watching)
-    found = probe_overload(watched, verdict(side(WINNER, 110.0))).overload
-    assert found is not None
-    assert found.current is not None
-    assert found.winner is not None
+    overloads = probe_overload(watched, verdict(side(WINNER, 110.0))).overload
+    assert overloads is not None
+    assert overloads.current is not None
+    assert overloads.winner is not None
     assert watching.phases == ["overloading"]
     assert watching.notes == [
-        f"current config: {found.current.sentence}", f"winner: {found.winner.sentence}"
+        f"current config: {overloads.current.sentence}", f"winner: {overloads.winner.sentence}"
     ]  # fmt: skip
 
 
@@ -76,33 +76,33 @@ def test_where_one_sustained_no_load_the_other_is_overloaded_all_the_same() -> N
     late = RunDecision.of(
         Status.IMPROVED, (), side(CURRENT, 100.0, p99_us=90e3), side(WINNER, 110.0)
     )
-    found = probe_overload(step(bench), late).overload
+    overloads = probe_overload(step(bench), late).overload
     assert overloads_of(bench) == [(WINNER, 110.0, True)]
-    assert found is not None
-    assert (found.current, found.winner) == (None, an_overload(110.0))
-    assert len(found.reasons) == 1
+    assert overloads is not None
+    assert (overloads.current, overloads.winner) == (None, an_overload(110.0))
+    assert len(overloads.reasons) == 1
 
 
 def test_without_a_winner_only_the_current_config_is() -> None:
     bench = Probed()
-    found = probe_overload(step(bench), verdict()).overload
+    overloads = probe_overload(step(bench), verdict()).overload
     assert [candidate for candidate, _, _ in overloads_of(bench)] == [CURRENT]
-    assert found == Overloads(an_overload(100.0), None)
+    assert overloads == Overloads(an_overload(100.0), None)
 
 
 @pytest.mark.parametrize("trouble", [LoadFailedError("late"), ServerGoneError("gone")])
 def test_a_probe_that_fails_is_a_reason_and_no_more(trouble: TrialError) -> None:
-    found = probe_overload(step(Probed(trouble)), verdict(side(WINNER, 110.0))).overload
-    assert found == Overloads(an_overload(100.0), None, (trouble.reason.of("winner"),))
+    overloads = probe_overload(step(Probed(trouble)), verdict(side(WINNER, 110.0))).overload
+    assert overloads == Overloads(an_overload(100.0), None, (trouble.reason.of("winner"),))
 
 
 def test_no_overload_is_tried_that_cannot_be_sent() -> None:
     bench = Probed()
     bench.sendable.most = 120.0
-    found = probe_overload(step(bench), verdict(side(WINNER, 110.0))).overload
-    assert found is not None
-    assert found.current == an_overload(100.0)
-    assert len(found.reasons) == 1
+    overloads = probe_overload(step(bench), verdict(side(WINNER, 110.0))).overload
+    assert overloads is not None
+    assert overloads.current == an_overload(100.0)
+    assert len(overloads.reasons) == 1
 
 
 def test_stop_request_ends_the_search() -> None:
@@ -117,11 +117,11 @@ def test_a_config_that_met_the_slos_at_no_load_has_no_capacity() -> None:
     phases: list[str] = []
     watched = step(bench)
     watched.events.phase = phases.append  # type: ignore[method-assign]
-    found = probe_overload(watched, nowhere).overload
+    overloads = probe_overload(watched, nowhere).overload
     assert overloads_of(bench) == []
     assert phases == []  # nothing is overloaded, and it is not said either
-    assert found is not None
-    assert found.reasons
+    assert overloads is not None
+    assert overloads.reasons
 
 
 @pytest.mark.parametrize(
@@ -135,25 +135,25 @@ def test_a_config_that_met_the_slos_at_no_load_has_no_capacity() -> None:
 )
 def test_where_there_is_no_overload_that_is_said(changes: dict[str, Any], expected: str) -> None:
     bench = Probed()
-    found = probe_overload(step(bench, **changes), verdict(side(WINNER, 110.0))).overload
+    overloads = probe_overload(step(bench, **changes), verdict(side(WINNER, 110.0))).overload
     assert overloads_of(bench) == []
-    assert found is not None
-    assert (found.current, found.winner) == (None, None)
-    assert expected in found.reasons[0]
+    assert overloads is not None
+    assert (overloads.current, overloads.winner) == (None, None)
+    assert expected in overloads.reasons[0]
 
 
 def test_level_is_judged_by_the_slo_on_the_highest_percentile() -> None:
     texts = ("p50_latency <= 5ms", "p99_latency <= 40ms", "p90_latency <= 20ms", "error_rate <= 1%")
-    found = tail_slo([Slo.parse(text) for text in texts])
-    assert str(found) == "p99_latency <= 40ms"
+    tightest = tail_slo([Slo.parse(text) for text in texts])
+    assert str(tightest) == "p99_latency <= 40ms"
     assert tail_slo([Slo.parse("avg_latency <= 5ms")]) is None
 
 
 def soaked(levels: tuple[float, ...], candidate: Candidate = WINNER) -> ProvedConfig:
     """A config whose soaks were at these loads; the last one held."""
     late = synthetic_measurement(levels[0], 90e3)
-    held = synthetic_measurement(levels[-1], 20e3)
-    measured = [late] * (len(levels) - 1) + [held]
+    sustained = synthetic_measurement(levels[-1], 20e3)
+    measured = [late] * (len(levels) - 1) + [sustained]
     tried = tuple(Soaked(m, judge_point([P99_40MS, NO_ERRORS], m).slo) for m in measured)
     return replace(side(candidate, 400.0), soak=Soak(tried))
 

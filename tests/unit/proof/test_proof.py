@@ -39,13 +39,14 @@ from tuner.record.status import Status
 from tuner.score.judge import SloOutcome, SloResult
 from tuner.score.judge import Verdict as OfSlo
 from tuner.score.point import judge_point, score_points
+from tuner.score.saturation import Saturated
 from tuner.score.trial import Trial, TrialState
 from tuner.space.candidate import Candidate
 
 
-def gain_in(found: Gain | None) -> Gain:
-    assert found is not None
-    return found
+def gain_in(gain: Gain | None) -> Gain:
+    assert gain is not None
+    return gain
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -56,8 +57,8 @@ def test_what_is_known_of_configs_decides_which_is_written(name: str) -> None:
     winner = verdict.winner and verdict.winner.candidate
     assert (verdict.status, winner) == (case.status, case.winner)
     assert case.rounds in (None, bench.measured(CURRENT))
-    told = result(bench, verdict)
-    assert (told.winner is not None) == (told.status is Status.IMPROVED)
+    stored = result(bench, verdict)
+    assert (stored.winner is not None) == (stored.status is Status.IMPROVED)
     assert bench.soaks == [] or bench.measured(bench.soaks[0].candidate) > 0
     left_open = verdict.status is Status.NOT_KNOWN and verdict.gain is not None
     assert (verdict.to_know is not None) <= left_open
@@ -93,11 +94,11 @@ def test_a_proof_that_was_stopped_anywhere_goes_on_as_if_it_had_not_been(
     name: str, share: float
 ) -> None:
     case, rows, new = CASES[name], list[Repeat](), list[Repeat]()
-    _, whole = case.proved(record=rows.append)
+    _, uninterrupted = case.proved(record=rows.append)
     kept = tuple(rows[: round(share * len(rows))])
     bench, again = case.proved(stored=kept, record=new.append)
-    assert again == whole
-    assert len(new) == len(bench.asked) + len(bench.soaks) == len(rows) - len(kept)
+    assert again == uninterrupted
+    assert len(new) == len(bench.loads) + len(bench.soaks) == len(rows) - len(kept)
 
 
 # -- better
@@ -107,18 +108,18 @@ def test_the_winner_is_credited_with_what_it_sustained_and_capacities_are_compar
     bench = bench_of(500.0, 1000.0)
     verdict = prove(bench)
     assert verdict.status is Status.IMPROVED
-    told = result(bench, verdict)
-    gain = gain_in(told.gain)
-    assert (gain.compared, told.objective) == ("capacity", "maximize goodput")
+    stored = result(bench, verdict)
+    gain = gain_in(stored.gain)
+    assert (gain.compared, stored.objective) == ("capacity", "maximize goodput")
     assert gain.ratio.estimate == pytest.approx(2, rel=0.02)
     assert gain.ratio.low < 2.0 < gain.ratio.high
     assert gain.means is not None
     assert gain.means.best / gain.means.current == pytest.approx(gain.ratio.estimate)
-    assert told.winner is not None
-    assert told.winner.sustained is not None
-    credited = told.winner.credited_infer_per_s
+    assert stored.winner is not None
+    assert stored.winner.sustained is not None
+    credited = stored.winner.credited_infer_per_s
     assert credited is not None
-    assert 0.85 * 1000.0 < credited <= 0.97 * told.winner.sustained.throughput_infer_per_s * 1.001
+    assert 0.85 * 1000.0 < credited <= 0.97 * stored.winner.sustained.throughput_infer_per_s * 1.001
 
 
 def test_beside_a_config_three_times_behind_one_round_and_the_soak_are_enough() -> None:
@@ -126,25 +127,26 @@ def test_beside_a_config_three_times_behind_one_round_and_the_soak_are_enough() 
     bench = bench_of(100.0, 1000.0)
     verdict = prove(bench)
     assert verdict.status is Status.IMPROVED
-    told = result(bench, verdict)
+    stored = result(bench, verdict)
     assert CURRENT not in {candidate for candidate, _ in bench.levels}
     assert bench.measured(OTHER) == 1
-    assert told.baseline is not None
-    assert told.baseline.from_search
-    assert told.winner is not None
-    assert told.winner.sustained is not None
-    assert told.winner.soak is not None
-    assert told.winner.soak.credited_level is not None
-    gain = gain_in(told.gain)
-    (at_most,) = {p.served_per_s for p in trial(bench, 0, CURRENT, 110.0).points}
-    assert at_most is not None
-    assert gain.ratio.low == pytest.approx(told.winner.soak.credited_level / at_most)
+    assert stored.baseline is not None
+    assert stored.baseline.from_search
+    assert stored.winner is not None
+    assert stored.winner.sustained is not None
+    assert stored.winner.soak is not None
+    assert stored.winner.soak.credited_level is not None
+    gain = gain_in(stored.gain)
+    missed_per_s = 110.0
+    assert gain.ratio.low == pytest.approx(stored.winner.soak.credited_level / missed_per_s)
     assert gain.at_least
 
 
 def test_current_config_that_was_only_saturated_sustains_at_most_what_it_answered() -> None:
     bench = bench_of(50.0, 1000.0)
-    verdict = prove(bench, trial(bench, 0, CURRENT, 90), *searched(bench, OTHER))
+    overloaded = trial(bench, 0, CURRENT, 90)
+    looked_at = replace(overloaded, saturated=Saturated(16, 52.0, 52.5))
+    verdict = prove(bench, looked_at, *searched(bench, OTHER))
     assert verdict.status is Status.IMPROVED
     assert verdict.baseline is not None
     assert verdict.winner is not None
@@ -168,9 +170,9 @@ def test_proof_and_search_use_different_arrivals_and_so_does_each_round(seed: in
     for arrivals, first in ((None, seed * 1000 + 500_000), (1_234_567_890, 1_234_567_890)):
         bench = bench_of(500.0, 1000.0, changes={"search": {"seed": seed}})
         prove(bench, arrivals=arrivals)
-        own = {c: {a.seed for a in bench.asked if a.candidate == c} for c in (CURRENT, OTHER)}
-        assert own[CURRENT] == own[OTHER]
-        assert sorted(own[OTHER]) == list(range(first, first + len(own[OTHER])))
+        seeds = {c: {a.seed for a in bench.loads if a.candidate == c} for c in (CURRENT, OTHER)}
+        assert seeds[CURRENT] == seeds[OTHER]
+        assert sorted(seeds[OTHER]) == list(range(first, first + len(seeds[OTHER])))
 
 
 # -- kept
@@ -183,7 +185,7 @@ def test_another_one_that_may_come_near_is_measured_all_the_same() -> None:
     assert near.score is not None
     near = replace(near, score=replace(near.score, violation=99.0))
     prove(bench, *searched(bench, CURRENT), lost_at(bench, 1, OTHER, 1020), near)
-    assert bench.asked != []
+    assert bench.loads != []
 
 
 # -- what the current config is known to sustain
@@ -200,15 +202,17 @@ class Clients(ProvingBench):
     def reading(self, level: float, seed: int) -> Measurement:
         few = self.answers_of[self.candidate]
         rate = 96.7 if self.candidate == CURRENT else 93.1
-        found = synthetic_measurement(level, 64e3, served=rate, count=few, arrivals=self.arrivals)
-        return replace(found, seed=seed)
+        measurement = synthetic_measurement(
+            level, 64e3, served=rate, count=few, arrivals=self.arrivals
+        )
+        return replace(measurement, seed=seed)
 
 
 def of_clients(bench: ProvingBench) -> tuple[Trial, ...]:
     trials = []
     for number, (candidate, few) in enumerate(((OTHER, 312), (CURRENT, 290))):
-        found = synthetic_measurement(6.0, 64e3, count=few, arrivals=bench.arrivals)
-        points = (judge_point(bench.spec.slos, found),)
+        measurement = synthetic_measurement(6.0, 64e3, count=few, arrivals=bench.arrivals)
+        points = (judge_point(bench.spec.slos, measurement),)
         score = score_points(bench.spec.objective, points)
         trials.append(Trial(number, candidate, TrialState.MEASURED, points, score))
     return tuple(trials)
@@ -326,10 +330,10 @@ def test_a_winner_that_sustains_all_that_can_be_sent_is_written_as_at_least_that
     limited = replace(trial(bench, 1, OTHER, 1350), limit=said("all that can be sent"))
     verdict = prove(bench, *searched(bench, CURRENT), limited)
     assert verdict.status is Status.IMPROVED
-    told = result(bench, verdict)
-    assert told.winner is not None
-    assert told.baseline is not None
-    assert (told.winner.at_least, told.baseline.at_least) == (True, False)
+    stored = result(bench, verdict)
+    assert stored.winner is not None
+    assert stored.baseline is not None
+    assert (stored.winner.at_least, stored.baseline.at_least) == (True, False)
     levels = [level for candidate, level in bench.levels if candidate == OTHER]
     assert sum(level > 1400.0 for level in levels) <= 1  # and then never again
 
@@ -339,9 +343,9 @@ def test_of_two_that_sustain_all_that_can_be_sent_it_is_not_known_which_is_bette
     trials = trial(bench, 0, CURRENT, 1200), trial(bench, 1, OTHER, 1350)
     verdict = prove(bench, *trials)
     assert verdict.status is Status.NOT_KNOWN
-    told = result(bench, verdict)
-    assert told.baseline is not None
-    assert told.baseline.at_least is True
+    stored = result(bench, verdict)
+    assert stored.baseline is not None
+    assert stored.baseline.at_least is True
     assert "workload.cpus" in remedies(verdict.why)[0]
 
 
@@ -360,8 +364,8 @@ def test_the_current_configs_slo_is_what_its_worst_round_says() -> None:
 
 
 def test_equal_verdicts_report_the_least_margin() -> None:
-    told = slo_of([synthetic_measurement(100, p99_us) for p99_us in (20e3, 30e3, 10e3)])
-    assert [s.value for s in told] == [30e3]
+    verdicts = slo_of([synthetic_measurement(100, p99_us) for p99_us in (20e3, 30e3, 10e3)])
+    assert [s.value for s in verdicts] == [30e3]
 
 
 def verdicts_of(measurements: list[Measurement]) -> list[OfSlo]:

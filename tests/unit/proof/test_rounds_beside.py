@@ -49,46 +49,46 @@ class Race:
         )
         measured = MeasuredOnce(session.bench, self.rows.append, kept)
         entrants = Entrant(CURRENT, 100.0), [Entrant(OTHER, 100.0)]
-        self.found: RoundsResult = run_rounds(
+        self.result: RoundsResult = run_rounds(
             measured, *entrants, RULES, lambda: False, lambda *_: None, beside
         )
 
 
 def test_both_configs_of_a_round_are_measured_on_one_bench() -> None:
     race = Race(2, ALIKE)
-    by_bench = [{a.seed for a in bench.asked} for bench in race.benches.values()]
+    by_bench = [{a.seed for a in bench.loads} for bench in race.benches.values()]
     assert all(by_bench)
     assert not by_bench[0] & by_bench[1]
     for bench in race.benches.values():
         configs = {
-            seed: {a.candidate for a in bench.asked if a.seed == seed} for seed in by_bench[0]
+            seed: {a.candidate for a in bench.loads if a.seed == seed} for seed in by_bench[0]
         }
-        assert all(found in (set(), {CURRENT, OTHER}) for found in configs.values())
-    rounds = len(race.found.current.rounds)
+        assert all(measured in (set(), {CURRENT, OTHER}) for measured in configs.values())
+    rounds = len(race.result.current.rounds)
     assert race.over == [f"round {n + 1}" for n in range(rounds) for _ in range(2)]
     assert [row.round for row in race.rows] == sorted(row.round for row in race.rows)
 
 
 def test_rounds_end_with_a_look_and_none_is_made_beyond_it() -> None:
     race = Race(4, {CURRENT: 100.0, OTHER: 300.0})
-    rounds = len(race.found.current.rounds)
+    rounds = len(race.result.current.rounds)
     assert look_after(rounds, int(SPEC.confirm.rounds), 1) is not None
-    assert {a.seed - RULES.seed for b in race.benches.values() for a in b.asked} == {*range(rounds)}
-    assert [f.candidate for f in race.found.better] == [OTHER]
+    assert {a.seed - RULES.seed for b in race.benches.values() for a in b.loads} == {*range(rounds)}
+    assert [f.candidate for f in race.result.better] == [OTHER]
 
 
 def test_a_proof_that_goes_on_measures_no_stored_round_again() -> None:
     first = Race(2, ALIKE)
     again = Race(3, ALIKE, first.rows)
     assert again.rows == []
-    assert not any(bench.asked for bench in again.benches.values())
-    assert again.found.current.levels() == first.found.current.levels()
-    assert again.found.ratios == first.found.ratios
+    assert not any(bench.loads for bench in again.benches.values())
+    assert again.result.current.levels() == first.result.current.levels()
+    assert again.result.ratios == first.result.ratios
 
 
 def test_a_finalist_that_cannot_be_served_leaves_and_the_current_config_ends_it() -> None:
     race = Race(2, {CURRENT: 100.0})
-    assert race.found.finalists[0].left is not None
+    assert race.result.finalists[0].left is not None
     with pytest.raises(TrialError) as refused:
         Race(2, {OTHER: 100.0})
     assert isinstance(refused.value, DeployRefusedError)

@@ -11,7 +11,7 @@ import pytest
 from builders.candidates import candidate_of, fields_of
 from builders.emulated import FreshBench, a_session
 from builders.measurements import synthetic_measurement
-from builders.proving import COUNT, ProvingBench, result, searched, spec_of
+from builders.proving import COUNT, ProvingBench, lost_at, result, searched, spec_of
 from builders.reasons import texts
 from builders.spaces import space_of
 from hypothesis import given, settings
@@ -37,7 +37,7 @@ BATCHING = "dynamic_batching"
 DELAY = "dynamic_batching.max_queue_delay_microseconds"
 ENABLE = "response_cache.enable"
 CURRENT = candidate_of({COUNT: 1, BATCHING: None, ENABLE: None})
-FOUND = candidate_of({COUNT: 2, BATCHING: True, DELAY: 500, ENABLE: True}, 1024)
+BEST = candidate_of({COUNT: 2, BATCHING: True, DELAY: 500, ENABLE: True}, 1024)
 MIB = 1 << 20
 SIZES = tuple(MIB << n for n in range(7))  # 1 to 64 MiB
 SEARCHED = LoadPlan(Arrivals.POISSON, None, LevelRange(1, 1e5))
@@ -50,7 +50,7 @@ def rules_of(plan: LoadPlan = SEARCHED, objective: Objective | None = None) -> P
 
 def tried_on(
     capacity: Capacity | FreshBench,
-    found: Candidate = FOUND,
+    best: Candidate = BEST,
     current: Candidate = CURRENT,
     rules: ProofRules | None = None,
     level: float | None = None,
@@ -59,15 +59,15 @@ def tried_on(
     leaves: Callable[[Candidate], bool] = lambda _: True,
     **more: Any,
 ) -> tuple[Simplest, FreshBench, list[Repeat]]:
-    """What is left of ``found``, which had one round; ``refused``: what Triton would not load;
+    """What is left of ``best``, which had one round; ``refused``: what Triton would not load;
     ``leaves``: what the spec lets a candidate leave out."""
     bench = capacity if isinstance(capacity, FreshBench) else FreshBench(capacity, weather=0.0)
     rules, rows = rules or rules_of(), list[Repeat]()
     measured = MeasuredOnce(bench, rows.append)
-    winner = Contender(Entrant(found, level or bench.capacity_of(found)))
+    winner = Contender(Entrant(best, level or bench.capacity_of(best)))
     measure_round(measured, winner, rules, 0, Role.CANDIDATE)
     rows.clear()
-    bench.asked.clear()
+    bench.loads.clear()
     violations = lambda c: [c] if refused(c) else []  # noqa: E731
     space: Any = SimpleNamespace(alike=alike, violations=violations, leaves=leaves)
     at = first_level(winner, rules)
@@ -99,17 +99,17 @@ def test_what_is_left_is_as_good_and_each_change_was_measured_once_at_the_most(
     factors: dict[str, float],
 ) -> None:
     """Whatever each change of a winner is worth."""
-    current, found = (candidate_of(dict.fromkeys(factors, value)) for value in (1, 2))
+    current, best = (candidate_of(dict.fromkeys(factors, value)) for value in (1, 2))
 
     def capacity(candidate: Candidate) -> float:
         changed = (factors[p] for p, v in fields_of(candidate).items() if v == 2)
         return 1000.0 * math.prod(changed)
 
-    left, bench, rows = tried_on(capacity, found, current)
+    left, bench, rows = tried_on(capacity, best, current)
     assert left.candidate != current
-    assert all(capacity(left.candidate) >= a.level for a in bench.asked)
-    assert len(bench.asked) == len(rows) == len(left.undone) <= len(factors)
-    assert len({(a.level, a.seed) for a in bench.asked}) <= 1
+    assert all(capacity(left.candidate) >= a.level for a in bench.loads)
+    assert len(bench.loads) == len(rows) == len(left.undone) <= len(factors)
+    assert len({(a.level, a.seed) for a in bench.loads}) <= 1
     assert {r.role for r in rows} <= {Role.SIMPLER}
     kept = {p.field: p.kept for p in left.undone}
     assert all(kept[p] for p in kept if factors[p] >= 1.3)
@@ -119,16 +119,16 @@ def test_what_is_left_is_as_good_and_each_change_was_measured_once_at_the_most(
 
 def test_what_is_left_has_itself_been_measured() -> None:
     """Either of two changes may go, and not both."""
-    current, found = candidate_of({"a": 1, "b": 1, "c": 1}), candidate_of({"a": 2, "b": 2, "c": 2})
+    current, best = candidate_of({"a": 1, "b": 1, "c": 1}), candidate_of({"a": 2, "b": 2, "c": 2})
 
     def capacity(candidate: Candidate) -> float:
         fields = fields_of(candidate)
         return 1000.0 if fields["c"] == 2 and 2 in (fields["a"], fields["b"]) else 100.0
 
-    left, bench, _ = tried_on(capacity, found, current)
+    left, bench, _ = tried_on(capacity, best, current)
     assert left.candidate == candidate_of({"a": 1, "b": 2, "c": 2})
-    assert left.candidate in {a.candidate for a in bench.asked}
-    assert left.winner == found
+    assert left.candidate in {a.candidate for a in bench.loads}
+    assert left.winner == best
 
 
 def test_what_triton_assumes_anyway_goes_without_being_measured() -> None:
@@ -146,26 +146,26 @@ def test_what_triton_assumes_anyway_goes_without_being_measured() -> None:
         )
         assert fields_of(left.candidate)[DELAY] is None
         assert set(undone_by_field(left)) == (set() if late else {COUNT, BATCHING})
-        assert not any(fields_of(a.candidate).get(DELAY) == 0 for a in bench.asked)
+        assert not any(fields_of(a.candidate).get(DELAY) == 0 for a in bench.loads)
 
 
 def test_a_field_inside_an_absent_message_goes_with_it() -> None:
     left, _, _ = tried_on(lambda c: 1000.0 if c.cache_bytes else 100.0)
     assert fields_of(left.candidate).get(DELAY) is None
     assert fields_of(left.candidate)[BATCHING] is None
-    assert left.candidate.cache_bytes == FOUND.cache_bytes
+    assert left.candidate.cache_bytes == BEST.cache_bytes
 
 
 def test_of_several_models_the_changes_of_each_are_undone_one_by_one() -> None:
     fields = {COUNT: 1, BATCHING: None, DELAY: None}
     current = Candidate.of_models({"head": fields, "tiny-bert": fields})
     changed = {COUNT: 2, BATCHING: True, DELAY: 500}
-    found = Candidate.of_models({"head": changed, "tiny-bert": changed})
+    best = Candidate.of_models({"head": changed, "tiny-bert": changed})
 
     def capacity(candidate: Candidate) -> float:
         return 1000.0 if candidate.of("tiny-bert").get(BATCHING) else 100.0
 
-    left, _, _ = tried_on(capacity, found, current)
+    left, _, _ = tried_on(capacity, best, current)
     kept = {BATCHING: True, COUNT: 1, DELAY: None}
     assert left.candidate.models == {"head": {BATCHING: None, COUNT: 1}, "tiny-bert": kept}
     assert undone_by_field(left)["tiny-bert/dynamic_batching"].kept
@@ -173,31 +173,31 @@ def test_of_several_models_the_changes_of_each_are_undone_one_by_one() -> None:
 
 
 def test_a_config_that_cannot_be_served_is_no_simplification() -> None:
-    left, _, _ = tried_on(FreshBench({CURRENT: 500.0, FOUND: 1000.0}))
-    assert left.candidate == FOUND
+    left, _, _ = tried_on(FreshBench({CURRENT: 500.0, BEST: 1000.0}))
+    assert left.candidate == BEST
     assert len(left.undone) == 4
     assert all(p.kept and p.without_change is None and p.difference is None for p in left.undone)
 
 
 def test_a_simpler_config_that_is_expected_to_sustain_far_less_is_not_measured() -> None:
-    current, found = candidate_of({"a": 1, "b": 1, "c": 1}), candidate_of({"a": 2, "b": 2, "c": 2})
+    current, best = candidate_of({"a": 1, "b": 1, "c": 1}), candidate_of({"a": 2, "b": 2, "c": 2})
     left, bench, _ = tried_on(
-        by({"a": 3.0}), found, current, loses=lambda c: fields_of(c).get("a") == 1
+        by({"a": 3.0}), best, current, loses=lambda c: fields_of(c).get("a") == 1
     )
     assert fields_of(left.candidate) == {"a": 2, "b": 1, "c": 1}
-    assert len(bench.asked) == 2
+    assert len(bench.loads) == 2
 
 
 def test_what_the_spec_leaves_no_choice_about_stays_without_being_measured() -> None:
     """A queue policy that changes nothing below the capacity, and is wanted all the same."""
     timeout = "dynamic_batching.default_queue_policy.default_timeout_microseconds"
     current = candidate_of({COUNT: 1, timeout: None})
-    found = candidate_of({COUNT: 2, timeout: 50_000})
-    asked = {COUNT: {"int": [1, 4]}, timeout: {"choice": [50_000]}}
-    space = space_of(asked, 'name: "m" max_batch_size: 8 dynamic_batching {}')
-    left, bench, _ = tried_on(lambda _: 1000.0, found, current, leaves=space.leaves)
+    best = candidate_of({COUNT: 2, timeout: 50_000})
+    fields = {COUNT: {"int": [1, 4]}, timeout: {"choice": [50_000]}}
+    space = space_of(fields, 'name: "m" max_batch_size: 8 dynamic_batching {}')
+    left, bench, _ = tried_on(lambda _: 1000.0, best, current, leaves=space.leaves)
     assert left.candidate == candidate_of({COUNT: 1, timeout: 50_000})
-    assert [a.candidate for a in bench.asked] == [left.candidate]
+    assert [a.candidate for a in bench.loads] == [left.candidate]
 
 
 def test_a_config_that_triton_would_not_load_is_not_tried() -> None:
@@ -206,19 +206,19 @@ def test_a_config_that_triton_would_not_load_is_not_tried() -> None:
 
     left, bench, _ = tried_on(lambda _: 1000.0, refused=refused)
     assert fields_of(left.candidate)[COUNT] == 2
-    assert not any(refused(a.candidate) for a in bench.asked)
+    assert not any(refused(a.candidate) for a in bench.loads)
 
 
 @pytest.mark.parametrize(
-    "found",
+    "best",
     [
         candidate_of({COUNT: 2, BATCHING: None, ENABLE: None}),
         candidate_of({COUNT: 1, BATCHING: None, ENABLE: True}, MIB),
     ],
 )
-def test_the_current_config_itself_is_never_the_simpler_winner(found: Candidate) -> None:
-    left, _, _ = tried_on(lambda _: 1000.0, found)
-    assert left.candidate == found
+def test_the_current_config_itself_is_never_the_simpler_winner(best: Candidate) -> None:
+    left, _, _ = tried_on(lambda _: 1000.0, best)
+    assert left.candidate == best
 
 
 def test_of_a_minimised_metric_small_losses_of_several_changes_do_not_add_up() -> None:
@@ -231,8 +231,8 @@ def test_of_a_minimised_metric_small_losses_of_several_changes_do_not_add_up() -
 
     objective = Objective(Goal.MINIMIZE, P99_LATENCY, 300.0, "minimize p99_latency at 300/s")
     rules = rules_of(LoadPlan(Arrivals.POISSON, (300.0,), LevelRange(1, 1e5)), objective)
-    current, found = candidate_of(dict.fromkeys("abc", 1)), candidate_of(dict.fromkeys("abc", 9))
-    left, _, _ = tried_on(Slower(lambda _: 300.0), found, current, rules, level=300.0)
+    current, best = candidate_of(dict.fromkeys("abc", 1)), candidate_of(dict.fromkeys("abc", 9))
+    left, _, _ = tried_on(Slower(lambda _: 300.0), best, current, rules, level=300.0)
     assert [p.kept for p in left.undone] == [False, True, True]
     assert undone_by_field(left)["a"].with_change == pytest.approx(20e3)
     assert undone_by_field(left)["b"].difference == pytest.approx(0.03 * 20e3, rel=0.02)
@@ -246,11 +246,11 @@ def test_a_closed_loop_is_compared_by_what_it_serves() -> None:
             )
 
     rules = rules_of(LoadPlan(Arrivals.CLOSED, None, LevelRange(1, 512, True)))
-    found = candidate_of({COUNT: 2, BATCHING: True, ENABLE: None})
+    best = candidate_of({COUNT: 2, BATCHING: True, ENABLE: None})
     bench = Closed(by({COUNT: 1.0, BATCHING: 4.0}, 16), weather=0.0, arrivals=Arrivals.CLOSED)
-    left, bench, _ = tried_on(bench, found, rules=rules, level=60.0)  # type: ignore[assignment]
+    left, bench, _ = tried_on(bench, best, rules=rules, level=60.0)  # type: ignore[assignment]
     assert left.candidate == candidate_of({COUNT: 1, BATCHING: True, ENABLE: None})
-    assert all(a.level == round(a.level) for a in bench.asked)
+    assert all(a.level == round(a.level) for a in bench.loads)
 
 
 # -- the response cache
@@ -269,7 +269,7 @@ def test_the_smallest_cache_that_serves_as_much_is_chosen(enough: int) -> None:
     )
     assert left.candidate.cache_bytes == enough
     assert fields_of(left.candidate)[ENABLE] is True
-    assert len(bench.asked) == len(rows) <= 1 + 3
+    assert len(bench.loads) == len(rows) <= 1 + 3
     first = left.undone[0]
     assert (first.field, first.kept) == ("response_cache.size off", True)
 
@@ -341,7 +341,7 @@ def test_where_the_simpler_config_does_not_last_the_winner_itself_is_soaked(
     assert verdict.winner.candidate == BOTH
     assert bench.soaked[-1][0] == BOTH
     assert all(p.kept for p in verdict.simplification)
-    assert any("nothing is undone" in text for text in texts(verdict.why))
+    assert any("all of its changes stay" in text for text in texts(verdict.why))
     assert any("max batch 8: " in text for text in texts(verdict.why))
 
 
@@ -349,8 +349,8 @@ def test_a_simpler_config_is_credited_with_no_lower_load_than_the_winner_might_s
     bench, verdict = proved({SIMPLER: 0.8})
     assert verdict.winner is not None
     assert verdict.winner.candidate == BOTH
-    (_, simpler), (_, own) = bench.soaked
-    assert simpler == own
+    (_, simpler), (_, winner) = bench.soaked
+    assert simpler == winner
 
 
 def test_of_a_small_gain_nothing_is_undone() -> None:
@@ -369,3 +369,13 @@ def test_simplification_is_skipped_with_a_note_once_time_is_up() -> None:
     assert verdict.winner.candidate == BOTH
     assert (len(verdict.winner.rounds), len(bench.soaks)) == (3, 1)
     assert "undoing changes" in texts(verdict.why)[-1]
+
+
+def test_a_simpler_config_that_the_search_saw_saturated_below_the_load_is_not_measured() -> None:
+    capacity = {COUNTED: 400.0, BOTH: 1000.0, SIMPLER: 1000.0, OTHERWISE: 400.0}
+    bench = ProvingBench(spec_of(), capacity, weather=0.0)
+    trials = [*searched(bench, COUNTED, BOTH), lost_at(bench, 2, OTHERWISE, 1020.0)]
+    verdict = proof.prove(a_session(bench, bench.spec, COUNTED), trials)
+    assert verdict.simplification is not None
+    assert [p.field for p in verdict.simplification] == ["max_batch_size"]
+    assert not bench.measured(OTHERWISE)

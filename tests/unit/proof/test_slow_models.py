@@ -28,8 +28,8 @@ class LongWindows(ProvingBench):
     """Windows as long as the percentile needs."""
 
     def reading(self, level: float, seed: int) -> Measurement:
-        found = super().reading(level, seed)
-        p99_us, served = found.p99_latency_us, found.throughput_infer_per_s
+        measurement = super().reading(level, seed)
+        p99_us, served = measurement.p99_latency_us, measurement.throughput_infer_per_s
         return synthetic_measurement(level, p99_us, served=served, duration_s=1000.0 / served)
 
 
@@ -60,10 +60,10 @@ def test_rounds_of_a_slow_model_are_looks_and_of_a_fast_one_measurements() -> No
 
 def test_a_look_lasts_for_enough_answers_of_the_slowest_and_no_longer_than_a_window() -> None:
     bench = slow({CURRENT: 6.0, OTHER: 9.0})
-    found = looks(bench, *trials_of(bench))
-    assert found is not None
-    assert found.in_flight == IN_FLIGHT
-    assert found.length_s == pytest.approx(120 / (6.0 * OVER), rel=0.05)
+    needed = looks(bench, *trials_of(bench))
+    assert needed is not None
+    assert needed.in_flight == IN_FLIGHT
+    assert needed.length_s == pytest.approx(120 / (6.0 * OVER), rel=0.05)
 
 
 @pytest.mark.parametrize(
@@ -109,4 +109,4 @@ def test_equal_slow_configs_are_kept_after_looks_alone() -> None:
     bench = slow({CURRENT: 6.0, OTHER: 6.0, THIRD: 5.9}, noise=0.01)
     verdict = prove(bench, *trials_of(bench))
     assert verdict.status is Status.KEPT
-    assert not bench.asked
+    assert not bench.loads

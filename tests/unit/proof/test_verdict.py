@@ -29,10 +29,10 @@ def test_means_are_of_the_rounds_that_both_were_in() -> None:
     race = RoundsResult(
         side(1, [100.0] * 3 + [50.0] * 7), (gone,), {gone.candidate: Ratio(1.2, 1.0, 1.4)}
     )
-    found = gain_of(race, gone, rules())
-    assert found is not None
-    assert found.means is not None
-    assert (found.means.best, found.means.current) == pytest.approx((120.0, 100.0))
+    gain = gain_of(race, gone, rules())
+    assert gain is not None
+    assert gain.means is not None
+    assert (gain.means.best, gain.means.current) == pytest.approx((120.0, 100.0))
 
 
 @pytest.mark.parametrize("estimate", [1.05, 1.1, 1.3])
@@ -40,10 +40,10 @@ def test_wider_interval_takes_more_rounds(estimate: float) -> None:
     def more(width: float) -> int:
         ratio = Ratio(estimate, estimate / width, estimate * width)
         race = a_race(ratio)
-        found = to_know(race, race.finalists[0], rules(), 60.0)
-        assert found is not None
-        assert found.minutes == pytest.approx(found.rounds)
-        return found.rounds
+        needed = to_know(race, race.finalists[0], rules(), 60.0)
+        assert needed is not None
+        assert needed.minutes == pytest.approx(needed.rounds)
+        return needed.rounds
 
     assert 1 <= more(1.31) <= more(1.5) <= more(2.0)
     assert more(2.0) > 1
@@ -54,10 +54,10 @@ def test_chance_of_gain_follows_the_rounds() -> None:
         race = a_race(Ratio(1.1, 0.9, 1.3))
         race.finalists[0].rounds[:] = side(2, levels).rounds
         race.current.rounds[:] = side(1, [100.0, 101.0, 99.0]).rounds
-        found = to_know(race, race.finalists[0], rules(), 60.0)
-        assert found is not None
-        assert found.chance is not None
-        return found.chance
+        needed = to_know(race, race.finalists[0], rules(), 60.0)
+        assert needed is not None
+        assert needed.chance is not None
+        return needed.chance
 
     assert chance(100.0, 101.0, 99.0) == pytest.approx(0.5)
     assert 0.5 < chance(104.0, 101.0, 101.0) < chance(110.0, 111.0, 108.0) < 1.0

@@ -14,7 +14,7 @@ from builders.runs import Toy, make_run
 
 from tuner.errors import LoadFailedError
 from tuner.facts import adapter
-from tuner.reason import Reason, ReasonKind
+from tuner.reason import Fact, Reason, ReasonKind
 from tuner.record.earlier import reason_of_sentence
 from tuner.record.remedies import REMEDIES, remedies
 from tuner.record.result_schema import RunDecision
@@ -49,8 +49,8 @@ def test_words_of_others_in_an_error_are_shortened() -> None:
     assert len(str(error.reason.facts["words"])) < 2100
 
 
-def decided(found: RunDecision) -> object:
-    return found.status, [r.kind for r in found.why], remedies(found.why)
+def decided(decision: RunDecision) -> object:
+    return decision.status, [r.kind for r in decision.why], remedies(decision.why)
 
 
 def answers(data: ReportData) -> object:
@@ -73,7 +73,7 @@ def test_a_proof_decides_the_same_in_other_words(monkeypatch: pytest.MonkeyPatch
         return [*(case.proved()[1] for case in CASES.values()), *slow]
 
     before = proofs()
-    assert any(map(remedies, (found.why for found in before)))
+    assert any(map(remedies, (decision.why for decision in before)))
     reword(monkeypatch, *SENTENCES)
     assert list(map(decided, proofs())) == list(map(decided, before))
 
@@ -106,9 +106,13 @@ def test_a_report_differs_in_its_texts_alone_where_a_sentence_is_reworded(
 
 
 @pytest.mark.parametrize("kind", [kind for kind in REMEDIES if kind in SENTENCES])
-def test_what_to_do_follows_from_the_kind(kind: ReasonKind) -> None:
+def test_next_steps_depend_on_the_kind_of_a_reason_alone(kind: ReasonKind) -> None:
     """Whatever the sentence is."""
-    known = {"model": "tokenizer", "sentence": "it is as it is"}
+    known: dict[str, Fact] = {
+        "model": "tokenizer",
+        "fitting_clients": 9,
+        "sentence": "it is as it is",
+    }
     assert remedies([Reason(kind, facts=known)])
     nested = Reason(ReasonKind.NOT_TO_CAPACITY, causes=(Reason(kind, facts=known),))
     assert remedies([nested]) == remedies([Reason(kind, facts=known)])
@@ -137,5 +141,5 @@ def test_lower_loads_are_no_remedy_where_the_load_generator_was_behind() -> None
 def test_sentence_of_an_earlier_version_stays_as_it_was(
     text: str, kind: ReasonKind, subject: str
 ) -> None:
-    found = reason_of_sentence(text)
-    assert (found.kind, found.subject, sentence(found)) == (kind, subject, text)
+    reason = reason_of_sentence(text)
+    assert (reason.kind, reason.subject, sentence(reason)) == (kind, subject, text)

@@ -52,14 +52,14 @@ ENSEMBLE = {"tokenizer": (), "tiny-bert": (), "nlp": ("tokenizer", "tiny-bert")}
 def test_the_step_with_most_of_a_requests_time_is_named_with_its_queue(queue_us: float) -> None:
     steps = {"tokenizer": spent(300, 100, 1900), "tiny-bert": spent(300, 4880, 3120)}
     point = point_of({"nlp": spent(300, queue_us, 9900 - queue_us), **steps})
-    found = bottleneck_of(point, serving(ENSEMBLE))
-    assert found is not None
-    assert VALUES.findall(bottleneck_text(found)) == ["100/s", "80%", "tiny-bert", "61%"]
-    assert [time.model for time in found.models] == ["tokenizer", "tiny-bert", "nlp"]
-    assert found.models[-1].total_us == 0.0  # an ensemble itself does nothing
+    bottleneck = bottleneck_of(point, serving(ENSEMBLE))
+    assert bottleneck is not None
+    assert VALUES.findall(bottleneck_text(bottleneck)) == ["100/s", "80%", "tiny-bert", "61%"]
+    assert [time.model for time in bottleneck.models] == ["tokenizer", "tiny-bert", "nlp"]
+    assert bottleneck.models[-1].total_us == 0.0  # an ensemble itself does nothing
 
 
-def test_what_a_model_waits_for_those_it_calls_is_theirs_as_often_as_it_calls_them() -> None:
+def test_time_of_called_models_counts_as_often_as_they_are_called() -> None:
     manifest = serving({"embedder": (), "nlp": ("embedder",)})
     point = point_of({"nlp": spent(100, 500, 10_000), "embedder": spent(300, 1000, 2000)})
     embedder, caller = times_of(point, manifest, "nlp")
@@ -72,9 +72,9 @@ def test_of_several_streams_it_is_of_the_one_whose_slo_is_nearest() -> None:
         {"tiny-bert": (), "image-prep": ()}, {"texts": "tiny-bert", "images": "image-prep"}
     )
     models = {"tiny-bert": spent(100, 1000, 9000), "image-prep": spent(100, 4000, 1000)}
-    found = bottleneck_of(point_of(models, texts=20e3, images=38e3), manifest)
-    assert found is not None
-    assert VALUES.findall(bottleneck_text(found)) == ["100/s", "images", "80%", "image-prep"]
+    bottleneck = bottleneck_of(point_of(models, texts=20e3, images=38e3), manifest)
+    assert bottleneck is not None
+    assert VALUES.findall(bottleneck_text(bottleneck)) == ["100/s", "images", "80%", "image-prep"]
 
 
 def test_a_model_that_others_ask_too_has_one_request_of_each_streams() -> None:

@@ -89,7 +89,7 @@ def test_history_keeps_the_last_and_passes_over_a_torn_line(tmp_path: Path) -> N
         ("maximize goodput", "minimize p99_latency at 300/s", "objective"),
     ],
 )
-def test_what_changes_the_question_changes_its_part(
+def test_change_of_the_spec_changes_one_part_of_the_question(
     tmp_path: Path, old: str, new: str, part: str
 ) -> None:
     before, after = question_of(spec(tmp_path)), question_of(spec(tmp_path, old, new))
@@ -110,22 +110,22 @@ def test_the_search_is_no_part_of_the_question(tmp_path: Path, old: str, new: st
 
 @pytest.mark.parametrize("kind", ["trace", "recording"])
 def test_a_file_counts_by_its_content_wherever_it_lies(tmp_path: Path, kind: str) -> None:
-    asked = []
+    hashed = []
     for directory, gaps in (("a", "100\n"), ("b", "100\n"), ("c", "200\n")):
         (tmp_path / directory).mkdir()
         (tmp_path / directory / "gaps.txt").write_text(gaps)
         new = f"{{kind: {kind}, file: gaps.txt}}"
-        asked.append(question_of(spec(tmp_path / directory, "{kind: poisson}", new)))
-    assert asked[0] == asked[1] != asked[2]
+        hashed.append(question_of(spec(tmp_path / directory, "{kind: poisson}", new)))
+    assert hashed[0] == hashed[1] != hashed[2]
 
 
 def test_a_models_name_is_no_pattern(tmp_path: Path) -> None:
     odd = replace(KEY, model="m[1]")
     write_baseline(tmp_path, replace(BASELINE, key=replace(OTHER_MACHINE, model="m[1]")))
     write_baseline(tmp_path, replace(BASELINE, key=replace(OTHER_MACHINE, model="m1")))
-    found = find_baseline(tmp_path, odd, any_machine=True)
-    assert isinstance(found, Baseline)
-    assert found.key.model == "m[1]"
+    reason = find_baseline(tmp_path, odd, any_machine=True)
+    assert isinstance(reason, Baseline)
+    assert reason.key.model == "m[1]"
 
 
 def test_a_torn_line_does_not_swallow_the_next_check(tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ def test_spread_pools_what_was_repeated_and_passes_over_the_rest() -> None:
 
 
 @pytest.mark.parametrize("groups", [[], [[]], [[5.0]], [[1.0], [2.0]], [[0.0, 0.0]]])
-def test_nothing_repeated_has_no_spread(groups: list[list[float]]) -> None:
+def test_rows_without_repeats_have_no_spread(groups: list[list[float]]) -> None:
     assert spread(groups)[1] is None
 
 
@@ -48,12 +48,12 @@ def test_the_noise_of_a_run_comes_from_what_it_repeated() -> None:
         *(row(n, "a", 105.0, capacity) for n, capacity in enumerate((100.0, 102.0, 98.0))),
         row(0, "b", 95.0),
     ]
-    found = noise_of(rows)
-    assert (found.repeats, found.rounds) == (6, 3)
-    assert found.throughput_cv == pytest.approx(0.0, abs=0.01)
-    assert found.p99_cv is not None
-    assert found.p99_cv > 0.05
-    assert found.capacity_cv == pytest.approx(0.02, rel=0.2)
+    noise = noise_of(rows)
+    assert (noise.repeats, noise.rounds) == (6, 3)
+    assert noise.throughput_cv == pytest.approx(0.0, abs=0.01)
+    assert noise.p99_cv is not None
+    assert noise.p99_cv > 0.05
+    assert noise.capacity_cv == pytest.approx(0.02, rel=0.2)
 
 
 def test_a_run_that_repeated_nothing_knows_no_noise() -> None:

@@ -13,6 +13,7 @@ from tuner.reason import Reason
 from tuner.record.confirmation import Soak, Soaked
 from tuner.record.proved import ProvedConfig, best_other
 from tuner.score.point import Point, judge_point, score_points
+from tuner.score.saturation import Saturated
 from tuner.score.trial import Trial, TrialState
 from tuner.spec.slo import Goal, Objective
 
@@ -46,8 +47,8 @@ def soak_at(*levels: float, headroom: float = 0.0) -> Soak:
 def test_a_config_is_credited_with_its_soak_or_else_its_worst_round(
     rounds: list[Point], soak: Soak | None, credited: float | None
 ) -> None:
-    found = ProvedConfig.of(CURRENT, rounds, soak=soak)
-    assert found.credited_infer_per_s == (None if credited is None else pytest.approx(credited))
+    proved = ProvedConfig.of(CURRENT, rounds, soak=soak)
+    assert proved.credited_infer_per_s == (None if credited is None else pytest.approx(credited))
 
 
 def test_sustained_soak_represents_a_config_or_else_the_worst_round_that_met_the_slos() -> None:
@@ -58,16 +59,17 @@ def test_sustained_soak_represents_a_config_or_else_the_worst_round_that_met_the
 
 
 def test_latencies_and_slos_are_the_worst_of_rounds_and_soak() -> None:
-    found = ProvedConfig.of(CURRENT, [at(300.0, 30e3), at(280.0, 35e3)], soak=soak_at(200.0))
-    assert found.p99_latency_us == 35e3
-    assert [s.value for s in found.slo] == [35e3]
+    proved = ProvedConfig.of(CURRENT, [at(300.0, 30e3), at(280.0, 35e3)], soak=soak_at(200.0))
+    assert proved.p99_latency_us == 35e3
+    assert [s.value for s in proved.slo] == [35e3]
 
 
 def test_a_saturated_config_of_the_search_is_known_to_sustain_at_most_what_it_answered() -> None:
-    found = ProvedConfig.of_trial(trial(at(107.0, LATE, answered=0.33)))
-    assert found is not None
-    assert (found.credited_infer_per_s, found.from_search) == (None, True)
-    assert found.at_most_infer_per_s == pytest.approx(35.3, rel=0.01)
+    overloaded = trial(at(107.0, LATE, answered=0.33))
+    proved = ProvedConfig.of_trial(replace(overloaded, saturated=Saturated(16, 35.0, 35.3)))
+    assert proved is not None
+    assert (proved.credited_infer_per_s, proved.from_search) == (None, True)
+    assert proved.at_most_infer_per_s == pytest.approx(35.3, rel=0.01)
     late = ProvedConfig.of_trial(trial(at(107.0, LATE)))
     assert late is not None
     assert late.at_most_infer_per_s == 107.0  # late, but it answered all
@@ -78,15 +80,15 @@ def test_a_saturated_config_of_the_search_is_known_to_sustain_at_most_what_it_an
 
 def test_the_best_other_config_is_not_the_current_one() -> None:
     trials = make_trials(Toy(trials=6))
-    found = best_other(trials, CURRENT, Goal.MAXIMIZE_GOODPUT)
-    assert found is not None
-    assert found.candidate != CURRENT
+    proved = best_other(trials, CURRENT, Goal.MAXIMIZE_GOODPUT)
+    assert proved is not None
+    assert proved.candidate != CURRENT
     assert best_other(trials[:1], CURRENT, Goal.MAXIMIZE_GOODPUT) is None
 
 
 def test_a_record_comes_back_from_its_json_as_it_was() -> None:
-    found = ProvedConfig.of(CURRENT, [at(300.0)], soak=soak_at(270.0), at_least=True)
-    assert ProvedConfig.from_json(found.to_json()).to_json() == found.to_json()
+    proved = ProvedConfig.of(CURRENT, [at(300.0)], soak=soak_at(270.0), at_least=True)
+    assert ProvedConfig.from_json(proved.to_json()).to_json() == proved.to_json()
 
 
 def trial(*points: Point) -> Trial:

@@ -60,15 +60,15 @@ def test_a_shape_of_which_there_were_too_few_has_no_verdict() -> None:
 
 def test_the_figures_of_a_config_are_those_at_the_load_it_is_judged_at() -> None:
     low, high = point(level=100.0), point(level=300.0)
-    found = ProvedConfig.of(CURRENT, [high, low])
-    assert found.judged is low
-    assert found.shapes == shapes_of(low) != shapes_of(high)
+    proved = ProvedConfig.of(CURRENT, [high, low])
+    assert proved.judged is low
+    assert proved.shapes == shapes_of(low) != shapes_of(high)
 
 
 def test_requests_of_one_shape_have_no_figures_by_shape() -> None:
-    found = ProvedConfig.of(CURRENT, [replace(point(), measurement=synthetic_measurement())])
-    assert found.shapes == ()
-    assert "shapes" not in found.to_json()
+    proved = ProvedConfig.of(CURRENT, [replace(point(), measurement=synthetic_measurement())])
+    assert proved.shapes == ()
+    assert "shapes" not in proved.to_json()
 
 
 @pytest.mark.parametrize(
@@ -83,10 +83,10 @@ def test_requests_of_one_shape_have_no_figures_by_shape() -> None:
     ],
     ids=["apart", "ragged", "alone", "ragged alone", "no statistics", "ensemble"],
 )
-def test_what_shared_a_batch_follows_from_the_servers_statistics(
+def test_shapes_that_shared_batches_follow_from_the_servers_statistics(
     sizes: tuple[int, ...], served: Manifest, expected: list[tuple[str, ...] | None]
 ) -> None:
     (model,) = served.models
     seen = mixed_point(model, *sizes)
-    found = with_batches(shapes_of(seen), seen, served)
-    assert [own.batched_with for own in found] == expected
+    shapes = with_batches(shapes_of(seen), seen, served)
+    assert [shape.batched_with for shape in shapes] == expected

@@ -72,7 +72,7 @@ def test_a_torn_last_line_is_dropped_and_overwritten(store: RunStore) -> None:
 
 
 @pytest.mark.parametrize("torn", [bytes(300), b'{"number": 1, "candi'])
-def test_what_a_cut_file_loses_is_said_with_file_and_line(torn: bytes, store: RunStore) -> None:
+def test_loss_of_a_cut_file_is_reported_with_file_and_line(torn: bytes, store: RunStore) -> None:
     assert store.torn() == ()
     store.append_trial(a_trial(0))
     with (store.directory / TRIALS).open("ab") as file:
@@ -107,10 +107,14 @@ def test_an_interrupted_round_is_rejected_row_by_row(store: RunStore) -> None:
     store.cut_confirmation(1)
     assert store.confirmation() == [first]
     point = points[1]
-    (found,) = store.rejected()
-    assert (found.candidate_key, found.level, found.stage) == ("key", 120.0, Stage.CONFIRMATION)
-    assert found.measurement == point.measurement
-    assert found.reason.kind is ReasonKind.PROOF_INTERRUPTED
+    (rejected,) = store.rejected()
+    assert (rejected.candidate_key, rejected.level, rejected.stage) == (
+        "key",
+        120.0,
+        Stage.CONFIRMATION,
+    )
+    assert rejected.measurement == point.measurement
+    assert rejected.reason.kind is ReasonKind.PROOF_INTERRUPTED
 
 
 def test_json_never_holds_a_nan(store: RunStore) -> None:
@@ -139,8 +143,8 @@ def completed(text: str | None) -> Manifest:
 @pytest.mark.parametrize("started_with", [None, "perf_analyzer", "tune"])
 def test_a_run_is_resumed_where_nothing_changed_that_counts(started_with: str | None) -> None:
     """What is refused instead is told in `golden/messages/run-not-resumed.txt`."""
-    held = {"workload.arrivals.file": "1"}
-    before = a_manifest(client=started_with, load_files=held)
+    changes = {"workload.arrivals.file": "1"}
+    before = a_manifest(client=started_with, load_files=changes)
     before.refuse_if_different(replace(before, created_at="later", run_id="q"))
     completed("a").refuse_if_completed_otherwise(completed("a"))
     completed(None).refuse_if_completed_otherwise(completed("a"))

@@ -15,8 +15,9 @@ from tuner.errors import SpecError
 from tuner.reason import ReasonKind
 from tuner.record.checks import Baseline, read_check
 from tuner.record.earlier import reasons_of_earlier, result_of_earlier, with_data
-from tuner.record.manifest import question_in
+from tuner.record.identity import question_in
 from tuner.record.noise import noise_of
+from tuner.record.proved import ProvedConfig
 from tuner.record.result_schema import Result
 from tuner.record.store import RunStore
 from tuner.report import markdown
@@ -46,7 +47,7 @@ READ: dict[str, Callable[[], list[Any]]] = {
 
 @pytest.mark.parametrize("name", READ)
 def test_rows_are_read_and_written_with_the_same_keys_and_values(name: str) -> None:
-    written = [found.to_json() for found in READ[name]()]
+    written = [row.to_json() for row in READ[name]()]
     kept = [reasons_of_earlier(row, "reason") for row in without_workers(rows(name))]
     assert without_empty(written) == without_empty(with_data(kept))
 
@@ -58,10 +59,10 @@ def test_the_manifest_comes_back_as_it_was_written() -> None:
 
 def without_workers(kept: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Without what earlier versions kept of workers; these runs had none."""
-    found = [{key: value for key, value in row.items() if key != "worker"} for row in kept]
-    for row in found:
+    bare = [{key: value for key, value in row.items() if key != "worker"} for row in kept]
+    for row in bare:
         assert row.get("choices", {}).pop("storage", None) is None
-    return found
+    return bare
 
 
 @pytest.mark.parametrize("change", [{"schema_version": 2}, {"models": None}])
@@ -96,12 +97,13 @@ def test_a_baseline_keeps_its_keys_and_values() -> None:
 
 def test_the_run_is_reported() -> None:
     data = load(OLD)
-    told = "\n".join(lines_of(document(data)))
+    report = "\n".join(lines_of(document(data)))
     assert data.finished
     assert (
-        "emulated-accelerator: Better: 384/s within p99 <= 40 ms (before: 95.9/s), written" in told
+        "emulated-accelerator: Better: 384/s within p99 <= 40 ms (before: 95.9/s), written"
+        in report
     )
-    assert "soak at 384/s" in told
+    assert "soak at 384/s" in report
     assert len(data.repeats) == len(rows("confirmation.jsonl"))
     assert data.result.noise is not None
     assert plain(noise_of(STORE.confirmation()).to_json()) == stored_json("result.json")["noise"]  # type: ignore[union-attr]
@@ -125,23 +127,23 @@ def test_a_run_of_an_ensemble_is_read_and_comes_back_as_it_was_written() -> None
     store.manifest().refuse_if_different(store.manifest())
 
 
-def test_it_is_compared_with_another() -> None:
-    found = compared(OLD, OLD)
-    assert found.incomparable == ()
-    assert found.ratio is not None
-    assert found.ratio.estimate == pytest.approx(1.0)
+def test_stored_run_is_compared_with_itself() -> None:
+    comparison = compared(OLD, OLD)
+    assert comparison.incomparable == ()
+    assert comparison.ratio is not None
+    assert comparison.ratio.estimate == pytest.approx(1.0)
 
 
-def test_its_result_comes_back_as_it_was_written() -> None:
-    found = STORE.result()
-    assert found is not None
+def test_stored_result_comes_back_as_it_was_written() -> None:
+    result = STORE.result()
+    assert result is not None
     earlier = result_of_earlier(stored_json("result.json"))
-    assert without_empty(found.to_json()) == without_empty(earlier)
-    assert texts(found.why) == stored_json("result.json")["reasons"]
-    assert [reason.kind for reason in found.why] == [ReasonKind.TEXT, ReasonKind.ANSWERS_SAME]
+    assert without_empty(result.to_json()) == without_empty(earlier)
+    assert texts(result.why) == stored_json("result.json")["reasons"]
+    assert [reason.kind for reason in result.why] == [ReasonKind.TEXT, ReasonKind.ANSWERS_SAME]
 
 
-def test_it_may_be_gone_on_with_by_who_asks_the_same() -> None:
+def test_stored_run_is_resumed_with_the_same_spec_alone() -> None:
     before = STORE.manifest()
     before.refuse_if_different(STORE.manifest())
     with pytest.raises(SpecError, match="was edited"):
@@ -149,11 +151,11 @@ def test_it_may_be_gone_on_with_by_who_asks_the_same() -> None:
 
 
 def test_the_check_is_read() -> None:
-    found = read_check(OLD)
+    checked = read_check(OLD)
     earlier = result_of_earlier(stored_json("check.json"))
-    assert without_empty(found.to_json()) == without_empty(earlier)
-    assert found.status.value == "fine"
-    assert found.baseline is not None
+    assert without_empty(checked.to_json()) == without_empty(earlier)
+    assert checked.status.value == "fine"
+    assert checked.baseline is not None
 
 
 def test_sentences_of_earlier_measurements_are_unchanged() -> None:
@@ -163,16 +165,43 @@ def test_sentences_of_earlier_measurements_are_unchanged() -> None:
     warned["warnings"], warned["disturbances"] = ["Only 3 requests."], ["It paused."]
     kept["winner"]["soak"] |= {"reason": "no answer", "limited": ["it was behind"]}
     kept["overload"] = {"current": None, "winner": None, "reasons": ["current config: none"]}
-    found = Result.from_json(kept)
-    assert found.winner is not None
-    measurement, soak = found.winner.rounds[0].measurement, found.winner.soak
+    result = Result.from_json(kept)
+    assert result.winner is not None
+    measurement, soak = result.winner.rounds[0].measurement, result.winner.soak
     assert measurement.warning_texts == ("Only 3 requests.",)
     assert measurement.disturbance_texts == ("It paused.",)
     assert soak is not None
     assert (soak.reason, soak.limited) == ("no answer", ("it was behind",))
     assert [reason.kind for reason in soak.behind] == [ReasonKind.CLIENT_BEHIND]
-    assert found.overload is not None
-    assert found.overload.reasons == ("current config: none",)
+    assert result.overload is not None
+    assert result.overload.reasons == ("current config: none",)
+
+
+def test_reasons_of_slos_and_soaks_that_were_texts_have_the_same_words() -> None:
+    kept = stored_json("result.json")
+    winner = kept["winner"]
+    behind, busy = "answered 90% of what was due", "Other processes took 74% of the CPU"
+    winner["rounds"][0]["slo"][0] |= {"verdict": "not steady", "reason": behind}
+    winner["soak"]["tried"][0]["excuse"] = busy
+    miss = {"kind": "disturbed_miss", "subject": "", "facts": {"disturbances": busy}, "causes": []}
+    winner["soak"] |= {"reason": f"it missed: {busy}", "reason_data": miss}
+    winner["shapes"] = [shape_of(winner["rounds"][0])]
+    proved = Result.from_json(kept).winner
+    assert proved is not None
+    assert proved.soak is not None
+    (slo, *_), (shape,), tried = proved.rounds[0].slo, proved.shapes, proved.soak.tried[0]
+    assert [slo.reason, shape.slo[0].reason] == [behind, behind]
+    assert tried.excuse is not None
+    assert (tried.excuse_text, tried.excuse.kind) == (busy, ReasonKind.TEXT)
+    assert proved.soak.reason == f"it missed an SLO on a disturbed machine: {busy}"
+    assert ProvedConfig.from_json(proved.to_json()) == proved
+
+
+def shape_of(point: dict[str, Any]) -> dict[str, Any]:
+    """The figures of one shape, as an earlier version stored them."""
+    percentiles = {f"p{number}_latency_us": 1e3 for number in (50, 90, 95, 99)}
+    rates = {"throughput_infer_per_s": 9.0, "goodput_infer_per_s": None}
+    return {"shape": "s", "stream": "", "share": 1.0, **rates, **percentiles, "slo": point["slo"]}
 
 
 def plain(data: Any) -> Any:
@@ -180,8 +209,9 @@ def plain(data: Any) -> Any:
 
 
 def without_empty(data: Any) -> Any:
-    """Plain, without the loads of a soak that were not sent where there is none: once left out."""
+    """Plain, without empty reasons of soaks and SLOs: earlier versions left them out."""
     if isinstance(data, dict):
-        empty = {k for k in ("limited", "limited_data") if k in data and not data[k]}
+        names = ("limited", "limited_data", "excuse", "excuse_data")
+        empty = {k for k in names if k in data and not data[k]}
         return {k: without_empty(v) for k, v in data.items() if k not in empty}
     return [without_empty(item) for item in data] if isinstance(data, (list, tuple)) else data

@@ -47,7 +47,9 @@ def test_the_front_is_what_no_trial_beats(made: Made) -> None:
         if (p := judged_point(t)) is not None
     ]
     beaten = {
-        own for own in places if any(o != own and o[0] >= own[0] and o[1] <= own[1] for o in places)
+        place
+        for place in places
+        if any(o != place and o[0] >= place[0] and o[1] <= place[1] for o in places)
     }
     front = pareto(places)
     assert sorted(front) == sorted({*places} - beaten)
@@ -84,9 +86,9 @@ def test_a_field_without_influence_has_none(made: Made) -> None:
 
 def test_many_numbers_are_compared_in_quarters(made: Made) -> None:
     trials = [scored(n, {DELAY: n}, float(n)) for n in range(40)]
-    (found,) = importance(with_trials(made(), trials))
-    assert found.levels == 4
-    assert found.share > 0.85
+    (effects,) = importance(with_trials(made(), trials))
+    assert effects.levels == 4
+    assert effects.share > 0.85
 
 
 def test_few_trials_say_nothing(made: Made) -> None:

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 from builders.pages import Made
 
+from tuner.reason import Reason, ReasonKind
 from tuner.report.by_load import by_load, table
 from tuner.report.data import ReportData
 from tuner.score.trial import Trial, TrialState
@@ -19,13 +20,13 @@ def heavy(taken_bytes: int) -> dict[str, Memory]:
 
 def test_each_part_of_the_load_has_a_config_that_met_the_slos_at_no_less(made: Made) -> None:
     data = made("improved")
-    found = by_load(data)
-    assert [own.name for own in found] == ["load-20", "load-50", "load-100"]
+    configs = by_load(data)
+    assert [config.name for config in configs] == ["load-20", "load-50", "load-100"]
     assert data.best is not None
-    assert found[-1].candidate == data.best.candidate
-    top = found[-1].level
-    assert [own.level for own in found] == [0.2 * top, 0.5 * top, top]
-    assert all(own.point.passed and own.point.level >= own.level for own in found)
+    assert configs[-1].candidate == data.best.candidate
+    top = configs[-1].level
+    assert [config.level for config in configs] == [0.2 * top, 0.5 * top, top]
+    assert all(config.point.passed and config.point.level >= config.level for config in configs)
 
 
 def able(data: ReportData, level: float) -> list[Trial]:
@@ -46,8 +47,8 @@ def test_below_all_of_the_load_the_least_memory_decides(made: Made) -> None:
     data = made("improved")
     first, *_ = by_load(data)
     for trial in able(data, first.level):
-        found, *_ = by_load(lightest(data, trial))
-        assert (found.candidate, found.memory_bytes) == (trial.candidate, 1 << 28)
+        config, *_ = by_load(lightest(data, trial))
+        assert (config.candidate, config.memory_bytes) == (trial.candidate, 1 << 28)
 
 
 def test_of_configs_with_as_much_memory_the_least_latency_decides(made: Made) -> None:
@@ -61,6 +62,33 @@ def test_of_configs_with_as_much_memory_the_least_latency_decides(made: Made) ->
     assert len(latencies) > 1
     least = min(p.measurement.p99_latency_us for p in latencies)
     assert first.point.measurement.p99_latency_us == least
+
+
+def test_config_of_unknown_memory_is_not_taken_for_the_lightest(made: Made) -> None:
+    data = made("improved")
+    first, *_ = by_load(data)
+    light, *others = able(data, first.level)
+    assert others
+    sizes = {t.number: {} if t in others else heavy(1 << 30) for t in data.trials}
+    trials = tuple(replace(t, memory=sizes[t.number]) for t in data.trials)
+    config, *_ = by_load(replace(data, trials=trials))
+    assert (config.candidate, config.memory_bytes) == (light.candidate, 1 << 30)
+
+
+def test_configs_whose_answers_were_not_compared_are_left_out_where_a_finalist_changed_them(
+    made: Made,
+) -> None:
+    data = made("improved")
+    assert data.best is not None
+    proved = {data.best.candidate, data.manifest.current}
+    first, *_ = by_load(data)
+    other = next(t for t in able(data, first.level) if t.candidate not in proved)
+    data = lightest(data, other)
+    assert by_load(data)[0].candidate == other.candidate
+    facts = {"difference": "", "other_differences": 0}
+    changed = Reason(ReasonKind.ANSWERS_CHANGED, "another", facts)
+    result = data.result.model_copy(update={"why": (*data.result.why, changed)})
+    assert {c.candidate for c in by_load(replace(data, result=result))} <= proved
 
 
 @pytest.mark.parametrize("status", ["infeasible", "not known", "interrupted", "failed", "killed"])

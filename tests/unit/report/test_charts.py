@@ -30,17 +30,19 @@ def test_the_picture_has_the_rounds_of_both_configs_their_search_and_the_bound(m
     for name, side in (("current config", data.current), ("best config", data.best)):
         assert side is not None
         assert len(trace(chart, f"{name}, rounds")["x"]) == 3
-        found = trace(chart, f"{name}, search")
-        assert found["x"] == [p.level for p in data.trial_of(side).points]  # type: ignore[union-attr]
-        assert found["opacity"] < 1.0
+        series = trace(chart, f"{name}, search")
+        assert series["x"] == [p.level for p in data.trial_of(side).points]  # type: ignore[union-attr]
+        assert series["opacity"] < 1.0
     bound, credit = chart.figure["layout"]["shapes"]
     assert bound["y0"] == bound["y1"] == 40.0
     assert data.best is not None
     assert credit["x0"] == credit["x1"] == data.best.credited_infer_per_s
+    (_, label) = chart.figure["layout"]["annotations"]
+    assert label["text"].startswith("credited: ")
     assert {row[1] for row in chart.table.rows} == {"search", "round 1", "round 2", "round 3"}
 
 
-def test_what_is_far_beyond_the_bound_is_drawn_at_the_edge(made: Made) -> None:
+def test_points_far_beyond_the_bound_are_drawn_at_the_edge(made: Made) -> None:
     (chart,) = load_charts(made())
     assert "at the upper edge" in chart.note
     ys = [y for t in chart.figure["data"] for y in t["y"]]
@@ -59,10 +61,10 @@ def test_points_that_met_the_slos_are_filled_and_those_that_missed_one_hollow(ma
     data = made()
     assert data.best is not None
     (chart,) = load_charts(data)
-    found = trace(chart, "best config, search")
+    series = trace(chart, "best config, search")
     met = [p.passed for p in data.trial_of(data.best).points]  # type: ignore[union-attr]
     assert {*met} == {True, False}
-    assert [not symbol.endswith("-open") for symbol in found["marker"]["symbol"]] == met
+    assert [not symbol.endswith("-open") for symbol in series["marker"]["symbol"]] == met
 
 
 ENSEMBLE = load(Path(__file__).parents[2] / "runs" / "ensemble")
@@ -91,12 +93,12 @@ def test_every_trial_with_a_measurement_has_a_point_with_its_change(made: Made) 
     chart = front(data)
     assert chart is not None
     assert data.current is not None
-    shown = [t for t in chart.figure["data"] if "customdata" in t]
-    found = {n: text for t in shown for n, text in zip(t["customdata"], t["text"], strict=True)}
+    series = [t for t in chart.figure["data"] if "customdata" in t]
+    texts = {n: text for t in series for n, text in zip(t["customdata"], t["text"], strict=True)}
     measured = [t for t in data.trials if t.points]
-    assert sorted(found) == [t.number for t in measured]
+    assert sorted(texts) == [t.number for t in measured]
     for trial in measured:
-        assert changes_text(trial.candidate, data.current.candidate) in found[trial.number]
+        assert changes_text(trial.candidate, data.current.candidate) in texts[trial.number]
 
 
 def test_current_and_best_are_ringed_where_they_are_judged(made: Made) -> None:
@@ -123,3 +125,13 @@ def test_the_history_has_failures_on_its_axis_and_the_best_to_the_end(made: Made
     assert failed["customdata"] == [t.number for t in data.failed]
     assert set(failed["y"]) == {0.0}
     assert trace(chart, "best so far")["x"][-1] == data.trials[-1].number
+
+
+def test_load_of_a_config_that_was_not_proved_is_not_called_credited(made: Made) -> None:
+    data = made("killed")
+    assert data.best is not None
+    assert data.best.from_search
+    chart = load_charts(data)[0]
+    texts = [note["text"] for note in chart.figure["layout"]["annotations"]]
+    assert any(text.startswith("measured once: ") for text in texts)
+    assert not any(text.startswith("credited") for text in texts)

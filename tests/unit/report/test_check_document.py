@@ -34,7 +34,7 @@ def test_the_published_schema_is_the_one_in_the_code() -> None:
         {"values": []},
     ],
 )
-def test_what_would_not_be_accepted_is_not_offered_to_be(changes: dict[str, object]) -> None:
+def test_next_steps_offer_no_baseline_that_would_be_refused(changes: dict[str, object]) -> None:
     open_ = facts(CheckStatus.INCONCLUSIVE, baseline=None, ratio=None, **changes)
     assert "--update-baseline" not in str(next_steps(open_))
 
@@ -112,7 +112,7 @@ def test_junit_has_a_case_for_the_regression(status: CheckStatus, problem: str |
     assert [c.tag for c in case if c.tag != "system-out"] == ([problem] if problem else [])
 
 
-def test_what_is_stored_can_be_rendered_again(tmp_path: Path) -> None:
+def test_stored_check_is_rendered_to_the_same_files(tmp_path: Path) -> None:
     (tmp_path / "check.json").write_text(facts().model_dump_json())
     first = [p.read_bytes() for p in render_check(tmp_path)]
     assert [p.read_bytes() for p in render_check(tmp_path)] == first

@@ -24,24 +24,24 @@ def runs(tmp_path: Path) -> tuple[Path, Path]:
     )
 
 
-def table_of(found: RunComparison) -> Table:
-    (table,) = (block for block in document(found).blocks if isinstance(block, Table))
+def table_of(comparison: RunComparison) -> Table:
+    (table,) = (block for block in document(comparison).blocks if isinstance(block, Table))
     return table
 
 
 def test_goodput_comes_with_its_interval_and_the_ratio_of_both(runs: tuple[Path, Path]) -> None:
-    found = compared(*runs)
-    for side in (found.a, found.b):
+    comparison = compared(*runs)
+    for side in (comparison.a, comparison.b):
         assert side.value is not None
         assert side.value.low < side.value.estimate < side.value.high
-    (row,) = (r for r in table_of(found).rows if r[0] == "goodput, mean of the rounds")
+    (row,) = (r for r in table_of(comparison).rows if r[0] == "goodput, mean of the rounds")
     assert all(cell.endswith(", 3 rounds)") for cell in row[1:])
-    for side in (found.a, found.b):
+    for side in (comparison.a, comparison.b):
         assert side.gain is not None
-    assert found.incomparable == ()
-    assert found.ratio is not None
-    expected = found.b.value.estimate / found.a.value.estimate  # type: ignore[union-attr]
-    assert found.ratio.estimate == pytest.approx(expected)
+    assert comparison.incomparable == ()
+    assert comparison.ratio is not None
+    expected = comparison.b.value.estimate / comparison.a.value.estimate  # type: ignore[union-attr]
+    assert comparison.ratio.estimate == pytest.approx(expected)
 
 
 def test_single_rounds_report_why_there_is_no_ratio(runs: tuple[Path, Path]) -> None:
@@ -57,28 +57,28 @@ def test_single_rounds_report_why_there_is_no_ratio(runs: tuple[Path, Path]) -> 
 
 
 def test_a_run_is_as_good_as_itself(runs: tuple[Path, Path]) -> None:
-    found = compared(runs[0], runs[0])
-    assert found.ratio is not None
-    assert found.ratio.low < 1.0 < found.ratio.high
-    assert found.a == found.b
+    comparison = compared(runs[0], runs[0])
+    assert comparison.ratio is not None
+    assert comparison.ratio.low < 1.0 < comparison.ratio.high
+    assert comparison.a == comparison.b
 
 
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
-        ({"gpus": [{"name": "H100", "driver": "570"}]}, "another machine: Toy CPU @ 2.0 GHz"),
-        ({"versions": {"tritonserver": "2.60.0"}}, "another tritonserver: 2.51.0; 2.60.0"),
-        ({"fingerprint": "f" * 16}, "by its fingerprint"),
-        ({"spec": {"model": "toy", "slo": ["p99_latency <= 9ms"]}}, "another slo in the spec"),
+        ({"gpus": [{"name": "H100", "driver": "570"}]}, "the machines differ: Toy CPU @ 2.0 GHz"),
+        ({"versions": {"tritonserver": "2.60.0"}}, "tritonserver differs: 2.51.0; 2.60.0"),
+        ({"fingerprint": "f" * 16}, "in their fingerprint"),
+        ({"spec": {"model": "toy", "slo": ["p99_latency <= 9ms"]}}, "the specs differ in slo"),
     ],
 )
-def test_what_makes_them_incomparable_is_said_and_no_ratio_given(
+def test_incomparable_runs_have_a_reason_and_no_ratio(
     runs: tuple[Path, Path], changes: dict[str, object], reason: str
 ) -> None:
-    found = compared(runs[0], changed(runs[1], "manifest.json", **changes))
-    assert any(reason in line for line in found.incomparable)
-    assert found.ratio is None
-    assert "Not comparable" in markdown.render(document(found))
+    comparison = compared(runs[0], changed(runs[1], "manifest.json", **changes))
+    assert any(reason in line for line in comparison.incomparable)
+    assert comparison.ratio is None
+    assert "Not comparable" in markdown.render(document(comparison))
 
 
 def test_runs_that_replayed_recordings_of_one_name_and_other_content_are_not_compared(
@@ -102,19 +102,19 @@ def test_runs_without_a_winner_appear_with_their_current_config(
     tmp_path: Path, runs: tuple[Path, Path], status: str
 ) -> None:
     other = make_run(tmp_path / "c", Toy(trials=14), status)
-    found = compared(runs[0], other)
-    assert found.b.gain is None
-    table = table_of(found)
+    comparison = compared(runs[0], other)
+    assert comparison.b.gain is None
+    table = table_of(comparison)
     assert {len(row) for row in table.rows} == {3}
-    json.dumps(found.to_json(), allow_nan=False)
+    json.dumps(comparison.to_json(), allow_nan=False)
     if status != "killed":
-        assert found.b.config is not None
-        assert found.b.config.candidate == CURRENT
+        assert comparison.b.config is not None
+        assert comparison.b.config.candidate == CURRENT
 
 
 def test_a_minimised_metric_is_compared_the_other_way_round(tmp_path: Path) -> None:
     toy = Toy(trials=14, objective="minimize p99_latency at 300/s")
-    found = compared(make_run(tmp_path / "a", toy), make_run(tmp_path / "b", toy))
-    assert found.a.metric == "p99_latency"
-    assert found.ratio is not None
-    assert any(" ms (" in cell for row in table_of(found).rows for cell in row)
+    comparison = compared(make_run(tmp_path / "a", toy), make_run(tmp_path / "b", toy))
+    assert comparison.a.metric == "p99_latency"
+    assert comparison.ratio is not None
+    assert any(" ms (" in cell for row in table_of(comparison).rows for cell in row)

@@ -20,7 +20,7 @@ from tuner.score.judge import Verdict, violation
 from tuner.score.point import judge_point
 
 
-def test_an_improved_run(made: Made) -> None:
+def test_data_of_an_improved_run_add_up(made: Made) -> None:
     data = made("improved")
     assert data.status is Status.IMPROVED
     assert data.current is not None

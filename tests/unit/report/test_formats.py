@@ -61,7 +61,7 @@ class TestMarkdown:
         assert markdown.fenced(text, "") == f"`````\n{text}\n`````"
 
     @pytest.mark.parametrize(
-        ("text", "shown"),
+        ("text", "expected"),
         [
             ("p99_latency <= 40ms", "p99_latency <= 40ms"),
             ("_a_ *b* `c`", r"\_a\_ \*b\* \`c\`"),
@@ -69,8 +69,8 @@ class TestMarkdown:
             ("two\nlines", "two lines"),
         ],
     )
-    def test_escaped(self, text: str, shown: str) -> None:
-        assert markdown.escaped(text) == shown
+    def test_escaped(self, text: str, expected: str) -> None:
+        assert markdown.escaped(text) == expected
 
 
 class TestJUnit:
@@ -91,7 +91,7 @@ class TestJUnit:
         cases = self.cases(run_document.junit_of(made(status)))
         assert cases["confirmation"].find(kind) is not None
 
-    def test_what_xml_cannot_hold_is_replaced(self, made: Made) -> None:
+    def test_characters_that_xml_forbids_are_replaced(self, made: Made) -> None:
         data = made()
         named = replace(data, manifest=replace(data.manifest, name="a\x00\x1b[31m" + NASTY))
         cases = self.cases(run_document.junit_of(named))
@@ -150,11 +150,11 @@ HOSTILE = "@octocat see https://evil.example and www.evil.example \x1b]0;t\x07 \
 
 
 def test_markdown_calls_nobody_links_nowhere_and_turns_nothing_round() -> None:
-    for shown in (escaped(HOSTILE), code(HOSTILE), fenced(HOSTILE, "")):
-        assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]", shown)
-    shown = escaped(HOSTILE)
-    assert "@octocat" not in shown
-    assert not re.search(r"https?://|www\.\w", shown)
+    for text in (escaped(HOSTILE), code(HOSTILE), fenced(HOSTILE, "")):
+        assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]", text)
+    text = escaped(HOSTILE)
+    assert "@octocat" not in text
+    assert not re.search(r"https?://|www\.\w", text)
     assert escaped("ops@example.com at 12:30") == "ops@example.com at 12:30"
 
 

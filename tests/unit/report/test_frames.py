@@ -21,20 +21,20 @@ def test_the_example_of_the_page_runs(tmp_path: Path, capsys: pytest.CaptureFixt
     (example,) = re.findall("```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
     run = make_run(tmp_path, Toy(trials=12))
     exec(re.sub(r'"results/[^"]*"', repr(str(run)), example), {})
-    told = capsys.readouterr().out
-    assert "p99_latency_us" in told
-    assert "round" in told
+    printed = capsys.readouterr().out
+    assert "p99_latency_us" in printed
+    assert "round" in printed
 
 
 def test_each_trial_load_and_measurement_of_the_confirmation_is_a_row(tmp_path: Path) -> None:
-    found = tuner.read_run(make_run(tmp_path, Toy(trials=12)))
-    assert list(found.trials["trial"]) == list(range(12))
-    assert found.points.groupby("trial").size().to_dict() == {
-        row.trial: row.loads_measured for row in found.trials.itertuples() if row.loads_measured
+    frames = tuner.read_run(make_run(tmp_path, Toy(trials=12)))
+    assert list(frames.trials["trial"]) == list(range(12))
+    assert frames.points.groupby("trial").size().to_dict() == {
+        row.trial: row.loads_measured for row in frames.trials.itertuples() if row.loads_measured
     }
-    assert list(found.rounds["role"]) == ["current", "candidate"] * 3
-    assert set(found.rounds["candidate_key"]) <= set(found.trials["candidate_key"])
-    best = found.trials.loc[found.trials["score"].astype(float).idxmax()]
+    assert list(frames.rounds["role"]) == ["current", "candidate"] * 3
+    assert set(frames.rounds["candidate_key"]) <= set(frames.trials["candidate_key"])
+    best = frames.trials.loc[frames.trials["score"].astype(float).idxmax()]
     assert best["p99_latency_us"] < 40_000
 
 
@@ -50,5 +50,5 @@ def test_the_table_of_trials_is_the_csv(tmp_path: Path) -> None:
 def test_a_run_that_measured_nothing_yet_has_empty_tables(tmp_path: Path) -> None:
     run = make_run(tmp_path, Toy(trials=12), "killed")
     (run / "trials.jsonl").unlink()
-    found = tuner.read_run(run)
-    assert (len(found.trials), len(found.points), len(found.rounds)) == (0, 0, 0)
+    frames = tuner.read_run(run)
+    assert (len(frames.trials), len(frames.points), len(frames.rounds)) == (0, 0, 0)

@@ -164,8 +164,8 @@ def luminance(colour: str) -> float:
 def test_a_dark_page_draws_charts_in_colours_that_stand_out_from_it(colour: str) -> None:
     css = (resources.files("tuner.report") / "assets" / "report.css").read_text()
     dark = css.split("prefers-color-scheme: dark")[1].split("}")[0]
-    found = dict(re.findall(r"--([\w]+): (#[0-9a-f]{6});", dark))
-    ground, drawn = luminance(found["ground"]), luminance(found[colour[1:]])
+    colors = dict(re.findall(r"--([\w]+): (#[0-9a-f]{6});", dark))
+    ground, drawn = luminance(colors["ground"]), luminance(colors[colour[1:]])
     assert (drawn + 0.05) / (ground + 0.05) >= 4.5
 
 

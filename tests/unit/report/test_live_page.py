@@ -9,7 +9,7 @@ import pytest
 from builders.events import tell_a_run
 from builders.pages import Made, page_of
 
-from tuner.errors import EnvironmentNotReadyError
+from tuner.errors import EnvironmentNotReadyError, InterruptedRunError
 from tuner.report import html
 from tuner.report.live_page import MOST_SHARE, LivePage, running
 
@@ -80,3 +80,24 @@ def test_page_of_a_run_without_trials_says_that_it_runs(made: Made) -> None:
     data = made("killed", trials=1)
     page = html.render(running(data, "0 trials"))
     assert "Running: 0 trials" in page
+
+
+def test_a_stop_while_the_page_is_rendered_stops_the_run() -> None:
+    """A SIGTERM there was noted as the page's end, and the run went on to its own."""
+    machine = Machine()
+
+    def stopped(*_: object) -> None:
+        raise InterruptedRunError("interrupted")
+
+    with pytest.raises(InterruptedRunError):
+        tell_a_run(LivePage(machine.notes.append, stopped))
+
+
+def test_defect_of_the_page_does_not_end_the_run() -> None:
+    machine = Machine()
+
+    def defective(*_: object) -> None:
+        raise KeyError("no such chart")
+
+    tell_a_run(LivePage(machine.notes.append, defective))
+    assert machine.notes[1:] == ["the live page is no longer refreshed: 'no such chart'"]

@@ -36,7 +36,7 @@ def data() -> ReportData:
 
 
 @pytest.mark.parametrize("name", ["ensemble", "ensemble-alone"])
-def test_its_result_follows_the_schema(name: str) -> None:
+def test_result_of_a_mix_follows_the_schema(name: str) -> None:
     assert check(json.loads((RUNS / name / "result.json").read_text())) == []
 
 
@@ -112,20 +112,20 @@ def test_the_p99_of_a_trial_is_that_of_the_stream_nearest_its_bound(
     assert trial.score is not None
     assert trial.score.best_point is not None
     point = trial.points[trial.score.best_point]
-    pooled, own = point.measurement, dict(point.measurement.streams)
-    embedding = replace(own["embedding"], p99_latency_us=99e3)
+    pooled, by_stream = point.measurement, dict(point.measurement.streams)
+    embedding = replace(by_stream["embedding"], p99_latency_us=99e3)
     results = judge_all(
         [Slo.parse(SLOS[name]).about(name) for name in SLOS],
-        replace(pooled, streams={**own, "embedding": embedding}),
+        replace(pooled, streams={**by_stream, "embedding": embedding}),
     )
     for streams, slo, name in [
-        (own, point.slo, "interactive"),
-        ({**own, "embedding": embedding}, results, "embedding"),
+        (by_stream, point.slo, "interactive"),
+        ({**by_stream, "embedding": embedding}, results, "embedding"),
     ]:
         mixed = replace(point, measurement=replace(pooled, streams=streams), slo=slo)
         assert p99_of(mixed) == f"{latency_text(streams[name].p99_latency_us)} ({name})"
-        told = Soaked(mixed.measurement, mixed.slo).sentence
-        assert f"p99 of {name} " in told
+        sentence = Soaked(mixed.measurement, mixed.slo).sentence
+        assert f"p99 of {name} " in sentence
     assert p99_of(replace(point, measurement=replace(pooled, streams={}))) == latency_text(
         pooled.p99_latency_us
     )

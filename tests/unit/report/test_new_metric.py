@@ -40,7 +40,7 @@ def _in_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
         ("p999_latency <= 60ms", P999, 60_000),
     ],
 )
-def test_it_is_parsed_and_in_the_schema(text: str, metric: Metric, bound: float) -> None:
+def test_new_metric_is_parsed_and_in_the_schema(text: str, metric: Metric, bound: float) -> None:
     slo = Slo.parse(text)
     assert (slo.metric, slo.bound, str(slo)) == (metric, bound, text)
     assert re.search(TypeAdapter(Slo).json_schema()["pattern"], text)
@@ -51,7 +51,7 @@ def test_it_is_parsed_and_in_the_schema(text: str, metric: Metric, bound: float)
         Slo.parse("queue <= 3ms")
 
 
-def test_it_is_judged_and_read_back() -> None:
+def test_new_metric_is_judged_and_read_back() -> None:
     measured = replace(synthetic_measurement(), server=SERVER)
     results = [judge(Slo.parse(t), measured) for t in ("queue_time <= 2ms", "cache_hits >= 20%")]
     assert [(r.value, r.verdict) for r in results] == [(2_500, Verdict.FAIL), (0.25, Verdict.PASS)]
@@ -59,14 +59,14 @@ def test_it_is_judged_and_read_back() -> None:
     assert value_of(QUEUE, synthetic_measurement()) is None
 
 
-def test_it_is_formatted() -> None:
+def test_new_metric_is_formatted() -> None:
     assert metric_text("queue_time", 2_500) == "2.5 ms"
     assert metric_text("cache_hits", 0.25) == "25%"
-    found = judge(Slo.parse("queue_time <= 2ms"), replace(synthetic_measurement(), server=SERVER))
-    assert "2.5 ms" in slo_text(found)
+    verdict = judge(Slo.parse("queue_time <= 2ms"), replace(synthetic_measurement(), server=SERVER))
+    assert "2.5 ms" in slo_text(verdict)
 
 
-def test_it_is_a_column_of_the_trials(made: Callable[..., ReportData]) -> None:
+def test_new_metric_is_a_column_of_the_trials(made: Callable[..., ReportData]) -> None:
     header = trials_csv(made("improved")).splitlines()[0]
     assert len(header.split(",")) == len(set(header.split(",")))
     assert {"queue_us", "cache_hit_rate", "p999_latency_us"} <= set(header.split(","))

@@ -11,7 +11,7 @@ from builders.pages import STATUSES, Made
 from tuner.report.charts.load import load_charts
 from tuner.report.picture import png
 
-pytest.importorskip("matplotlib")
+pytest.importorskip("matplotlib.font_manager")  # may ask fc-list, before processes are refused
 
 
 @pytest.mark.parametrize("status", STATUSES)

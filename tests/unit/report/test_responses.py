@@ -27,7 +27,7 @@ def data(run: Path) -> ReportData:
     return load(run)
 
 
-def test_its_result_follows_the_schema(run: Path) -> None:
+def test_result_of_a_decoupled_run_follows_the_schema(run: Path) -> None:
     assert check(json.loads((run / "result.json").read_text())) == []
 
 

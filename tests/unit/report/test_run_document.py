@@ -9,7 +9,9 @@ import pytest
 from builders.pages import STATUSES, Made, with_result
 
 from tuner.load.probes.warmup import WarmUp
+from tuner.reason import Reason, ReasonKind
 from tuner.record.confirmation import ChangeUndone
+from tuner.record.proved import ProvedConfig
 from tuner.record.result_schema import Gain, ToKnow
 from tuner.report import html, markdown, run_document
 from tuner.report.blocks import Bullets, Code, Document, Fold, Sentence, Steps, Tone
@@ -18,17 +20,21 @@ from tuner.report.headline import headline
 from tuner.report.render import pull_request_of
 from tuner.report.run_document import SECTIONS, document
 from tuner.report.sentence import next_steps
+from tuner.score.point import judge_point
+from tuner.spec.slo import Slo
+
+SLOS = (Slo.parse("p99_latency <= 40ms"), Slo.parse("error_rate <= 0%"))
 
 
-def folds_of(shown: Document) -> dict[str, Fold]:
-    return {block.name: block for block in shown.blocks if isinstance(block, Fold)}
+def folds_of(page: Document) -> dict[str, Fold]:
+    return {block.name: block for block in page.blocks if isinstance(block, Fold)}
 
 
 def test_the_first_screen_answers_what_by_how_much_and_what_now(made: Made) -> None:
     data = made("improved")
-    shown = document(data)
-    assert (shown.headline, shown.tone) == (headline(data), Tone.GOOD)
-    kinds = [type(b).__name__ for b in shown.blocks if not isinstance(b, Fold)]
+    page = document(data)
+    assert (page.headline, page.tone) == (headline(data), Tone.GOOD)
+    kinds = [type(b).__name__ for b in page.blocks if not isinstance(b, Fold)]
     assert kinds == ["Sentence", "Table", "Steps", "Table", "Bullets", "Chart"]
 
 
@@ -92,8 +98,8 @@ def test_a_new_section_is_a_function_and_its_place_in_the_list(
         return Fold("waiting", "Requests waiting", (Sentence(f"none of {data.model}"),))
 
     monkeypatch.setattr(run_document, "SECTIONS", (waiting, *SECTIONS))
-    shown = document(made("improved"))
-    for text in (html.render(shown), markdown.render(shown)):
+    page = document(made("improved"))
+    for text in (html.render(page), markdown.render(page)):
         assert text.index("Requests waiting") < text.index("none of toy")
 
 
@@ -107,8 +113,8 @@ def test_simplified_winner_is_reported(made: Made, kept: bool) -> None:
 
 def test_a_variable_that_the_winner_needs_is_said_with_every_place_to_set_it(made: Made) -> None:
     data = with_result(made("improved"), environment={"OMP_NUM_THREADS": 1})
-    shown = document(data)
-    (code,) = [b for b in shown.blocks if isinstance(b, Code) and "environment" in b.caption]
+    page = document(data)
+    (code,) = [b for b in page.blocks if isinstance(b, Code) and "environment" in b.caption]
     places = [line.split()[0] for line in code.text.splitlines()]
     assert places == ["command", "Docker", "Kubernetes"]
     steps = [what for what, _ in next_steps(data)]
@@ -119,13 +125,37 @@ def test_a_variable_that_the_winner_needs_is_said_with_every_place_to_set_it(mad
 
 def test_warm_up_savings_are_reported_at_once_with_text_to_paste(made: Made) -> None:
     block = "model_warmup [\n]\n"
-    found = WarmUp("toy", (1, 2), block, 0.7, 0.005, 1.3, 0.006, 5.1)
+    warm_up = WarmUp("toy", (1, 2), block, 0.7, 0.005, 1.3, 0.006, 5.1)
     improved = made("improved")
-    shown = document(with_result(improved, warm_up=found))
-    (first,) = [b for b in shown.blocks if isinstance(b, Bullets) and b.caption == "First calls"]
-    assert first.sentences[0] == found.sentence
-    (pasted,) = folds_of(shown)["warm-up"].blocks
+    page = document(with_result(improved, warm_up=warm_up))
+    (first,) = [b for b in page.blocks if isinstance(b, Bullets) and b.caption == "First calls"]
+    assert first.sentences[0] == warm_up.sentence
+    (pasted,) = folds_of(page)["warm-up"].blocks
     assert isinstance(pasted, Code)
     assert pasted.text == block
-    slow = replace(found, first_warm_s=0.6)
+    slow = replace(warm_up, first_warm_s=0.6)
     assert "warm-up" not in folds_of(document(with_result(improved, warm_up=slow)))
+
+
+@pytest.mark.parametrize(("p99_latency_us", "cautions"), [(2e6, 0), (30e3, 2)])
+def test_overload_of_the_current_config_is_no_caution_about_a_winner(
+    p99_latency_us: float, cautions: int, made: Made
+) -> None:
+    data = made("improved")
+    assert data.current is not None
+    before = data.current.judged.measurement
+    overload = (
+        Reason(ReasonKind.ENDED_EARLY, facts={"duration_s": 0.5}),
+        Reason(ReasonKind.UNANSWERED, facts={"unanswered_count": 1400}),
+    )
+    measured = replace(before, p99_latency_us=p99_latency_us, latencies_us=None, warnings=overload)
+    current = ProvedConfig.of(
+        data.current.candidate,
+        [judge_point(SLOS, measured)],
+        at_most_infer_per_s=180.0,
+        from_search=True,
+    )
+    page = document(with_result(data, baseline=current))
+    lists = [b for b in page.blocks if isinstance(b, Bullets)]
+    texts = [s for b in lists if b.caption == "Caution" for s in b.sentences]
+    assert sum("Stopped after" in t or "without an answer" in t for t in texts) == cautions

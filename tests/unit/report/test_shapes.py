@@ -34,7 +34,7 @@ def data(run: Path) -> ReportData:
     return load(run)
 
 
-def test_its_result_follows_the_schema(run: Path) -> None:
+def test_result_of_mixed_shapes_follows_the_schema(run: Path) -> None:
     assert check(json.loads((run / "result.json").read_text())) == []
 
 
@@ -53,13 +53,13 @@ def test_the_table_of_trials_has_the_figures_of_each_shape(data: ReportData) -> 
 
 def test_junit_has_the_p99_of_each_shape_as_a_property(data: ReportData) -> None:
     suite = ET.fromstring(run_document.junit_of(data))
-    found = {p.get("name"): p.get("value") for p in suite.iter("property")}
-    assert found["p99_latency_us [64]"] == "20000"
-    assert found["p99_latency_us [256]"] == "50000"
+    values = {p.get("name"): p.get("value") for p in suite.iter("property")}
+    assert values["p99_latency_us [64]"] == "20000"
+    assert values["p99_latency_us [256]"] == "50000"
 
 
 def test_a_check_tells_each_shape_in_its_report_and_in_junit() -> None:
-    shapes = [asdict(own) for own in shapes_of(mixed_point("m", 1))]
+    shapes = [asdict(shape) for shape in shapes_of(mixed_point("m", 1))]
     check = facts(shapes=shapes)
     terminal = terminal_of(check_document(check))
     rows = [line.split() for line in terminal.splitlines() if line.strip().startswith("[")]

@@ -11,12 +11,12 @@ from tuner.score.judge import SloResult, Verdict
 
 
 @pytest.mark.parametrize(
-    ("found_us", "text"),
+    ("value_us", "text"),
     [(39_000.0, "39 ms"), (40_000.0, "40 ms"), (40_037.0, "40.04 ms"), (39_990.0, "39.99 ms")],
 )
-def test_what_is_not_the_bound_does_not_read_like_it(found_us: float, text: str) -> None:
+def test_value_near_the_bound_is_printed_unlike_the_bound(value_us: float, text: str) -> None:
     slo = "p99_latency <= 40ms"
-    assert result_text(SloResult(slo, "p99_latency", 40e3, found_us, Verdict.FAIL, 0.0)) == text
+    assert result_text(SloResult(slo, "p99_latency", 40e3, value_us, Verdict.FAIL, 0.0)) == text
 
 
 def test_without_a_current_config_to_show_no_row_is_longer_than_the_table(made: Made) -> None:

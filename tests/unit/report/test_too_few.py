@@ -36,11 +36,11 @@ FEW = at(100.0, count=290)
 
 def test_too_few_answers_are_reported_with_their_number() -> None:
     assert point_text(FEW) == ("100/s too few answers (290 of 299), p99 latency 20 ms (<= 40 ms)")
-    short, told = outcome_text(trial_of(FEW))
-    assert told.startswith("too few answers (290 of 299) for a verdict at 100/s")
+    short, detail = outcome_text(trial_of(FEW))
+    assert detail.startswith("too few answers (290 of 299) for a verdict at 100/s")
     assert short == "too few answers (290 of 299)"
     assert verdict_text(FEW.slo[0]) == "too few answers (290 of 299)"
-    assert "miss" not in told
+    assert "miss" not in detail
 
 
 def test_unmeasured_metric_is_reported_as_unmeasured() -> None:
@@ -94,6 +94,6 @@ def test_rounds_say_what_half_of_them_say(
 
 def test_a_higher_listed_load_is_measured_where_a_lower_one_has_too_few_answers() -> None:
     few_below = {50.0: FEW, 100.0: at(100.0), 200.0: at(200.0, 90e3), 400.0: at(400.0)}
-    found = evaluate_listed(few_below.__getitem__, GOODPUT, [*few_below])
-    assert len(found.points) == 3  # a load above one that missed is not measured
-    assert found.score.feasible
+    evaluation = evaluate_listed(few_below.__getitem__, GOODPUT, [*few_below])
+    assert len(evaluation.points) == 3  # a load above one that missed is not measured
+    assert evaluation.score.feasible

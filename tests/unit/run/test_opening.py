@@ -79,7 +79,7 @@ def test_a_manifest_says_what_a_run_is_made_with(job: Job, tmp_path: Path) -> No
     assert len(manifest.created_at) == len("2025-01-01T00:00:00+00:00")
 
 
-def test_what_is_chosen_anew_holds_for_whoever_resumes_next(job: Job, run: RunStore) -> None:
+def test_new_choices_hold_for_the_next_resume(job: Job, run: RunStore) -> None:
     before = run.manifest()
     with opened(job, replace(resumed(run), trials=7, write=False)):
         pass
@@ -94,7 +94,7 @@ def test_what_is_chosen_anew_holds_for_whoever_resumes_next(job: Job, run: RunSt
 def test_a_run_that_is_being_written_is_left_as_it_is(job: Job, run: RunStore) -> None:
     with (
         run.locked(),
-        pytest.raises(SpecError, match="written by another"),
+        pytest.raises(SpecError, match="another tune is writing"),
         opened(job, resumed(run)),
     ):
         pass
@@ -102,7 +102,7 @@ def test_a_run_that_is_being_written_is_left_as_it_is(job: Job, run: RunStore) -
     assert run.result() is not None
 
 
-def test_what_was_spent_before_is_carried_on(job: Job, run: RunStore) -> None:
+def test_time_spent_before_a_resume_is_counted(job: Job, run: RunStore) -> None:
     book = TimeBook(clock=lambda: 0.0)
     with opened(job, resumed(run), book):
         pass

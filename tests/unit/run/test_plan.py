@@ -59,6 +59,17 @@ def test_backend_missing_beside_a_configured_server_is_reported_without_running_
     assert planned(tmp_path, named).problems == []
 
 
+def test_time_of_a_slower_model_is_estimated_where_no_run_shows_the_rate(tmp_path: Path) -> None:
+    server = "server: {mode: docker, image: i}\n"
+    plan = planned(tmp_path, server)
+    assert plan.slower is not None
+    rate_per_s, slower = plan.slower
+    assert plan.time_text == f"{plan.estimate.text}; at {rate_per_s:.2g}/s {slower.text}"
+    assert slower.total_s > 1.5 * plan.estimate.total_s
+    listed = "workload: {arrivals: {kind: poisson, rate: [50]}}\n"
+    assert planned(tmp_path, server + listed).slower is None
+
+
 def test_a_plan_needs_no_server_and_says_how_one_gets_here(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -68,7 +79,7 @@ def test_a_plan_needs_no_server_and_says_how_one_gets_here(
     spec.write_text(SPEC.format(repository=REPOSITORY))
     plan = draw_plan(spec, {"PATH": "", "HOME": "/home/me"}, 0)
     (note,) = [note for note in plan.notes if "tritonserver" in note]
-    assert note.startswith("no tritonserver found yet: tune run, check and doctor fetch one")
+    assert note.startswith("no tritonserver found yet: tune run, check and doctor download one")
     assert "/home/me/.cache/triton-tune/" in note
     assert plan.commands["tritonserver"][0] == "tritonserver"
     assert plan.problems == []
@@ -115,13 +126,13 @@ def test_planned_command_uses_the_first_listed_load(tmp_path: Path) -> None:
     assert line[line.index("--concurrency-range") + 1] == "8"
 
 
-@pytest.mark.parametrize(("strategy", "asked", "shown"), [("random", 2, 2), ("random", 9, 3)])
+@pytest.mark.parametrize(("strategy", "requested", "drawn"), [("random", 2, 2), ("random", 9, 3)])
 def test_planned_candidates_are_distinct_and_never_the_current_config(
-    strategy: str, asked: int, shown: int, tmp_path: Path
+    strategy: str, requested: int, drawn: int, tmp_path: Path
 ) -> None:
-    plan = planned(tmp_path, f"{FOREIGN}search: {{strategy: {strategy}}}\n", asked)
+    plan = planned(tmp_path, f"{FOREIGN}search: {{strategy: {strategy}}}\n", requested)
     texts = [preview.text for preview in plan.candidates]
-    assert len(set(texts)) == len(texts) == shown  # of four configs one is the current one
+    assert len(set(texts)) == len(texts) == drawn  # of four configs one is the current one
     for preview in plan.candidates:
         assert preview.diff.startswith("--- ")
         assert "count" in preview.diff
@@ -188,8 +199,8 @@ def test_models_that_need_a_gpu_are_reported_where_none_is(
     server = "" if "server" in more else "server: {binary: /usr/bin/env}\n"
     spec.write_text(f"model: m\nrepository: .\nslo: [p99_latency <= 40ms]\n{server}{more}\n")
     plan = draw_plan(spec, {"PATH": ""}, 0)
-    (told,) = (t for t in (*plan.notes, *plan.problems) if place in t)
-    assert (told in plan.problems) is ends
+    (note,) = (t for t in (*plan.notes, *plan.problems) if place in t)
+    assert (note in plan.problems) is ends
 
 
 def test_all_gpus_are_no_remark_where_nobody_wrote_them(tmp_path: Path) -> None:
@@ -205,10 +216,12 @@ def test_a_budget_that_cannot_give_a_result_is_refused_with_the_least_that_is_en
         planned(tmp_path, "budget: {time: 5s}\n")
     assert refused.value.exit_code == 2
     (enough,) = re.findall(r"--time-budget to (\d+s) or more", refused.value.hint)
-    own = "server: {binary: /usr/bin/env}\n"
-    plan = planned(tmp_path, f"{own}budget: {{time: {enough}}}\n")
+    server = "server: {binary: /usr/bin/env}\n"
+    plan = planned(tmp_path, f"{server}budget: {{time: {enough}}}\n")
     assert plan.estimate.search_s <= float(enough[:-1])
-    planned(tmp_path, f"{own}budget: {{trials: 1}}\n")
+    with pytest.raises(SpecError, match="1 trial, and the current config needs one"):
+        planned(tmp_path, f"{server}budget: {{trials: 1}}\n")
+    planned(tmp_path, f"{server}budget: {{trials: 2}}\n")
 
 
 @pytest.mark.parametrize(

@@ -54,15 +54,20 @@ def again(run: RunStore, **given: object) -> Request:
 
 
 def test_a_run_is_gone_on_with_as_it_was_begun(run: RunStore, tmp_path: Path) -> None:
-    found = again(run)
-    assert (found.trials, found.time_budget_s, found.seed, found.write) == (5, 60.0, 7, True)
-    assert (found.output, found.resume) == (run.directory.parent, run.directory)
+    request = again(run)
+    assert (request.trials, request.time_budget_s, request.seed, request.write) == (
+        5,
+        60.0,
+        7,
+        True,
+    )
+    assert (request.output, request.resume) == (run.directory.parent, run.directory)
 
 
 def test_words_given_again_override(run: RunStore) -> None:
-    found = again(run, trials=9, time_budget_s=1.0, write=False, seed=7)
-    assert (found.trials, found.time_budget_s) == (9, 1.0)
-    assert not found.write
+    request = again(run, trials=9, time_budget_s=1.0, write=False, seed=7)
+    assert (request.trials, request.time_budget_s) == (9, 1.0)
+    assert not request.write
     with pytest.raises(SpecError, match=r"\b7\b.*\b0\b"):
         again(run, seed=0)
 
@@ -78,11 +83,11 @@ def test_run_opens_by_any_name_of_its_directory(
     named: str, run: RunStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(run.directory)
-    found = again(run, resume=Path(named))
-    assert found.resume is not None
-    assert found.resume.name == "a-run"
-    assert found.output.resolve() == run.directory.parent
-    assert found.output.is_absolute()
+    request = again(run, resume=Path(named))
+    assert request.resume is not None
+    assert request.resume.name == "a-run"
+    assert request.output.resolve() == run.directory.parent
+    assert request.output.is_absolute()
 
 
 def test_nothing_is_looked_up_for_a_new_run() -> None:
@@ -144,7 +149,7 @@ def test_spec_of_run_is_started_only_as_the_list_of_begun_runs_has_it(
         run.write_manifest(replace(manifest, spec_sha256="0" * 64).to_json())
     else:
         directory = run.directory.rename(tmp_path / "results" / "another")
-    with pytest.raises(SpecError, match="not begun here"):
+    with pytest.raises(SpecError, match="you did not begin"):
         spec_of(directory, begun)
 
 
@@ -161,7 +166,7 @@ def test_list_of_begun_runs_counts_only_where_nobody_else_can_write_it(
         listed.symlink_to(listed.rename(tmp_path / "elsewhere"))
     else:
         (listed / "a-run.json").write_text("{")
-    with pytest.raises(SpecError, match="the list of runs begun here cannot be read"):
+    with pytest.raises(SpecError, match="the list of your runs cannot be read"):
         spec_of(run.directory, begun)
     if whose != "damaged":
         assert "name its SPEC" in begun.remember(run.directory, {})
@@ -205,8 +210,8 @@ def stopped(request: pytest.FixtureRequest, workplace: Workplace, tmp_path: Path
         specs = ["specs/model-00.yaml", "specs/model-01.yaml"]
     assert workplace.tune("run", *specs, "--no-write", "--progress", "none") == 130
     kind = "series.json" if request.param == "series" else "manifest.json"
-    (found,) = workplace.results.glob(f"*/{kind}")
-    return found.parent
+    (directory,) = workplace.results.glob(f"*/{kind}")
+    return directory.parent
 
 
 def nothing_is_started(workplace: Workplace, directory: Path) -> list[str]:
@@ -215,11 +220,11 @@ def nothing_is_started(workplace: Workplace, directory: Path) -> list[str]:
     assert workplace.tune("run", "--resume", directory, "--progress", "none") == 2
     assert len(workplace.bench.deployed) == deployed
     assert "\x1b" not in workplace.tune.err
-    (line,) = [x for x in workplace.tune.err.splitlines() if "give all of it: " in x]
-    return shlex.split(line.partition("give all of it: ")[2])[1:]
+    (line,) = [x for x in workplace.tune.err.splitlines() if "give the full command: " in x]
+    return shlex.split(line.partition("give the full command: ")[2])[1:]
 
 
-def test_what_is_resumed_sets_no_value_of_the_spec(stopped: Path, workplace: Workplace) -> None:
+def test_resumed_run_sets_no_value_of_the_spec(stopped: Path, workplace: Workplace) -> None:
     forge(stopped, overrides=["server.binary=/evil.sh", "model=\x1b[2J\n tune"])
     command = nothing_is_started(workplace, stopped)
     assert "--set=server.binary=/evil.sh" in command
@@ -276,8 +281,8 @@ def test_a_series_whose_machine_or_spec_is_another_now_is_not_resumed(
         spec = tmp_path / named
         spec.write_text(spec.read_text() + "# more\n")
     assert workplace.tune("run", "--resume", directory, "--progress", "none") == 2
-    told = "machine (fingerprint): " if named == "fingerprint" else f"{named} was edited\n"
-    assert f"  {told}" in workplace.tune.err
+    difference = "machine (fingerprint): " if named == "fingerprint" else f"{named} was edited\n"
+    assert f"  {difference}" in workplace.tune.err
     assert len(runs_of(workplace.results)) == 1
 
 

@@ -185,7 +185,7 @@ def test_no_write_leaves_the_repository_as_it_is(workplace: Workplace) -> None:
     assert (workplace.store.directory / "best" / "proposal.patch").is_file()
 
 
-def test_what_is_printed_goes_on_with_all_that_was_chosen(workplace: Workplace) -> None:
+def test_printed_command_resumes_with_all_choices(workplace: Workplace) -> None:
     before = workplace.config.read_bytes()
     workplace.bench.then = {1: interrupt}
     chosen = ["--no-write", "--seed", "7", "--trials", "3", "--time-budget", "10m"]
@@ -257,7 +257,7 @@ def interrupted(workplace: Workplace, *options: str) -> str:
     return str(workplace.store.directory)
 
 
-def test_what_is_given_again_overrides(workplace: Workplace) -> None:
+def test_options_given_to_a_resume_override_the_stored_ones(workplace: Workplace) -> None:
     run = interrupted(workplace, "--trials", "2")
     again = ["--trials", "3", "--no-write", "--progress", "none"]
     assert workplace.tune("run", "--resume", run, *again) == 0
@@ -317,7 +317,7 @@ def test_run_of_an_earlier_version_leaves_its_storage_and_says_so(workplace: Wor
     data["choices"]["storage"] = "postgresql://tuner:***@db/optuna"
     path.write_text(json.dumps(data))
     assert workplace.tune("run", "--resume", run) == 0
-    assert "met its workers in postgresql://tuner:***@db/optuna" in workplace.tune.err
+    assert "used the storage postgresql://tuner:***@db/optuna" in workplace.tune.err
     assert "storage" not in json.loads(path.read_text())["choices"]
 
 
@@ -364,6 +364,23 @@ def test_a_refused_write_keeps_the_winner_for_apply(workplace: Workplace) -> Non
     assert workplace.config.read_text() == the_one(workplace.result["models"])["config_after"]
 
 
+def test_edit_of_a_config_is_reported_before_the_next_trial_with_what_happens_at_the_end(
+    workplace: Workplace,
+) -> None:
+    before = workplace.config.read_text()
+    workplace.bench.then = {
+        1: lambda: workplace.config.write_text(f"{before}# edited meanwhile\n"),
+        2: lambda: workplace.config.write_text(before),
+    }
+    assert workplace.tune("run", "my spec.yaml") == 0
+    err = workplace.tune.err
+    edited, restored = f"{workplace.config} was edited meanwhile", "is again as the run read it"
+    assert 0 < err.find(edited) < err.find(restored)
+    assert err.count(edited) == err.count(restored) == 1
+    assert f"not written (exit code {StalePlanError.exit_code}) but kept for `tune apply`" in err
+    assert workplace.config.read_text() == the_one(workplace.result["models"])["config_after"]
+
+
 def test_ctrl_c_during_the_overload_writes_nothing_and_can_be_gone_on_with(
     workplace: Workplace,
 ) -> None:
@@ -397,12 +414,12 @@ def test_ctrl_c_during_the_soak_writes_nothing_and_can_be_gone_on_with(
     assert workplace.config.read_bytes() == before
     assert "soak" in [repeat.role.value for repeat in workplace.store.confirmation()]
     monkeypatch.setattr(workplace.bench, "soak", soak)
-    rows, asked = workplace.store.confirmation(), len(workplace.bench.asked)
+    rows, measured = workplace.store.confirmation(), len(workplace.bench.loads)
     assert workplace.tune(*printed_command(err)[1:]) == 0
     assert workplace.config.read_bytes() != before
     assert workplace.result["winner"]["soak"]["tried"]
     assert workplace.store.confirmation() == rows
-    assert (len(workplace.bench.asked), len(workplace.bench.soaks)) == (asked, 1)
+    assert (len(workplace.bench.loads), len(workplace.bench.soaks)) == (measured, 1)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -545,12 +562,12 @@ def test_a_second_run_of_a_model_is_refused_and_leaves_nothing(workplace: Workpl
     def again() -> None:
         assert workplace.tune("run", "my spec.yaml") == EnvironmentNotReadyError.exit_code
         first = f"tune run {workplace.store.run_id} (pid {os.getpid()}"
-        asked.append(first in workplace.tune.err)
+        refused.append(first in workplace.tune.err)
 
-    asked: list[bool] = []
+    refused: list[bool] = []
     workplace.bench.then = {1: again}
     assert workplace.tune("run", "my spec.yaml", "--progress", "none") == 0
-    assert asked == [True]
+    assert refused == [True]
 
 
 def test_who_measures_at_the_same_time_is_noted(workplace: Workplace) -> None:
@@ -559,5 +576,5 @@ def test_who_measures_at_the_same_time_is_noted(workplace: Workplace) -> None:
     )
     with registered(other):
         assert workplace.tune("run", "my spec.yaml") == 0
-    said = f"tune check elsewhere (pid {os.getpid()}, since 2025-03-01 10:00 UTC) measures"
+    said = f"tune check elsewhere (pid {os.getpid()}, since 2025-03-01 10:00 UTC) also"
     assert said in workplace.tune.err

@@ -93,7 +93,7 @@ def test_a_defect_is_called_one_in_the_result_and_raised_as_it_is(workplace: Wor
     assert "ZeroDivisionError('oops')" in workplace.result["reasons"][0]
 
 
-def test_what_is_behind_a_full_disk_is_kept_and_what_a_library_made_of_a_stop_is_not(
+def test_cause_of_a_full_disk_is_kept_and_that_of_a_stop_is_not(
     workplace: Workplace,
 ) -> None:
     full = OSError(errno.ENOSPC, "No space left on device", "study.db")
@@ -166,7 +166,7 @@ def test_a_signal_after_the_result_is_stored_says_that_it_is_kept(
     assert (directory / "report.html").is_file()
 
 
-def test_what_the_proof_measures_is_of_the_confirmation(
+def test_bench_enters_the_confirmation_before_the_proof(
     workplace: Workplace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     entered: list[Stage] = []
@@ -189,8 +189,8 @@ def test_notes_appear_before_the_search(
     _, watching = run(workplace, write=False)
     assert "a link" not in watching.notes
     _, watching = run(workplace)
-    told = ["the server completes it", "large", "a link"]
-    assert [n for n in watching.notes if n in told] == told
+    notes = ["the server completes it", "large", "a link"]
+    assert [n for n in watching.notes if n in notes] == notes
 
 
 def test_notes_about_the_write_are_reported(

@@ -27,12 +27,12 @@ def test_a_pattern_tunes_each_model_once_and_one_summary_leads_to_all(
 ) -> None:
     names = make_specs(tmp_path, 3)
     assert run(workplace, "specs/*.yaml", "--format", "json") == 0
-    told = json.loads(workplace.tune.out)
-    assert [r["name"] for r in told["runs"]] == names == runs_of(workplace.results)
-    assert {r["status"] for r in told["runs"]} == {"improved"}
+    summary = json.loads(workplace.tune.out)
+    assert [r["name"] for r in summary["runs"]] == names == runs_of(workplace.results)
+    assert {r["status"] for r in summary["runs"]} == {"improved"}
     directory = series_in(workplace.results)
     page = (directory / "report.html").read_text()
-    for row in told["runs"]:
+    for row in summary["runs"]:
         assert f'href="../{row["run"]}/report.html"' in page
         assert (directory.parent / row["run"] / "report.html").is_file()
     assert len(ET.parse(directory / "junit.xml").findall(".//testcase")) == 3
@@ -107,7 +107,7 @@ def test_all_mistakes_are_reported_before_anything_starts(
         (["specs/*.yaml", "specs/model-00.yaml"], "already searched by specs/model-00.yaml"),
     ],
 )
-def test_what_names_nothing_or_a_model_twice_is_refused(
+def test_series_without_specs_or_with_a_model_twice_is_refused(
     workplace: Workplace, tmp_path: Path, specs: list[str], said: str
 ) -> None:
     make_specs(tmp_path, 2)
@@ -136,8 +136,8 @@ def test_a_stopped_series_says_how_to_go_on_and_goes_on(
     assert run(workplace, "specs/*.yaml", "--no-write") == 130
     directory = series_in(workplace.results)
     left = "specs/model-01.yaml specs/model-02.yaml"
-    told = f"1 of 3 are done; go on with: tune run {left} --resume results/{directory.name}"
-    assert told in workplace.tune.err
+    advice = f"1 of 3 are done; go on with: tune run {left} --resume results/{directory.name}"
+    assert advice in workplace.tune.err
     workplace.bench.then = {}
     assert run(workplace, "--resume", str(directory)) == 0
     assert runs_of(workplace.results) == names

@@ -60,9 +60,7 @@ def an_endless_view(path: Path) -> None:
         (a_hole, "its pages do not fit together"),
     ],
 )
-def test_what_is_wrong_with_a_study_is_said(
-    make: Callable[[Path], Any], said: str, tmp_path: Path
-) -> None:
+def test_damage_of_a_study_is_named(make: Callable[[Path], Any], said: str, tmp_path: Path) -> None:
     path = tmp_path / "a study.db"
     make(path)
     assert damage(path) == said if not said else said in damage(path)
@@ -83,7 +81,7 @@ def job(tmp_path: Path) -> Job:
     return a_job(tmp_path)
 
 
-def test_what_sqlite_keeps_beside_a_damaged_study_goes_with_it(job: Job, tmp_path: Path) -> None:
+def test_companion_files_of_a_damaged_study_move_with_it(job: Job, tmp_path: Path) -> None:
     store = RunStore.create(tmp_path, "a-run")
     study = store.directory / STUDY
     study.symlink_to("nowhere")

@@ -88,34 +88,34 @@ def test_a_variable_that_the_winner_needs_is_a_comment_that_a_rollback_takes_bac
 ) -> None:
     configs = [job.served.models[label].files.path for label in ("a", "b")]
     old = [config.read_bytes() for config in configs]
-    found = Candidate({**winner(2, 1).values, variable("OMP_NUM_THREADS"): 1})
-    change = draw_up(job, found)
+    candidate = Candidate({**winner(2, 1).values, variable("OMP_NUM_THREADS"): 1})
+    change = draw_up(job, candidate)
     assert "OMP_NUM_THREADS" not in change.configs["b"].config_after
     with opened(job, Request(job.loaded.path, output=job.loaded.path.parent / "results")) as new:
-        write_back(new.manifest, found, change)
+        write_back(new.manifest, candidate, change)
         text = configs[0].read_text()
         assert text.startswith(draw_up(job, winner(2, 1)).configs["a"].config_after)
         assert "\n# tune:   Docker        docker run -e OMP_NUM_THREADS=1 ...\n" in text
         needed = {"OMP_NUM_THREADS": 1}
-        result = a_result(found, environment=needed, models=change.configs)
+        result = a_result(candidate, environment=needed, models=change.configs)
         refuse_forged(new.manifest, result, lambda: job.spec)
         text = change.configs["a"].config_after.replace("OMP_NUM_THREADS=1", "LD_PRELOAD=/x")
         forged = change.configs["a"].model_copy(update={"config_after": text})
         for edited in (
-            a_result(found, environment={"OMP_NUM_THREADS": 2}, models=change.configs),
-            a_result(found, environment=needed, models={**change.configs, "a": forged}),
+            a_result(candidate, environment={"OMP_NUM_THREADS": 2}, models=change.configs),
+            a_result(candidate, environment=needed, models={**change.configs, "a": forged}),
         ):
-            with pytest.raises(SpecError, match="is not the one it read with its fields"):
+            with pytest.raises(SpecError, match="does not follow from its fields"):
                 refuse_forged(new.manifest, edited, lambda: job.spec)
         rollback(job.spec.repository, "a")
     assert [config.read_bytes() for config in configs] == old
 
 
 def test_a_winner_with_a_proposed_warm_up_is_not_taken_for_a_forged_one(job: Job) -> None:
-    found = WarmUp("a", (4,), "model_warmup [\n]\n", 2.0, 0.1, 1.0, 0.2, 1.5)
-    change = with_proposal(job, draw_up(job, winner(2, 1)), found)
+    warm_up = WarmUp("a", (4,), "model_warmup [\n]\n", 2.0, 0.1, 1.0, 0.2, 1.5)
+    change = with_proposal(job, draw_up(job, winner(2, 1)), warm_up)
     assert "# model_warmup [" in change.configs["a"].config_after
-    result = a_result(winner(2, 1), models=change.configs, warm_up=found)
+    result = a_result(winner(2, 1), models=change.configs, warm_up=warm_up)
     with opened(job, Request(job.loaded.path, output=job.loaded.path.parent / "results")) as new:
         refuse_forged(new.manifest, result, lambda: job.spec)
 
@@ -124,9 +124,9 @@ def test_only_what_changes_is_written_and_one_rollback_takes_it_back(job: Job) -
     configs = [job.served.models[label].files.path for label in ("a", "b", "c")]
     old = [config.read_text() for config in configs]
     with opened(job, Request(job.loaded.path, output=job.loaded.path.parent / "results")) as new:
-        for found, changed in ((winner(2, 3), ["a", "b"]), (winner(1, 4), ["b"])):
-            change = draw_up(job, found)
-            written = write_back(new.manifest, found, change)
+        for best, changed in ((winner(2, 3), ["a", "b"]), (winner(1, 4), ["b"])):
+            change = draw_up(job, best)
+            written = write_back(new.manifest, best, change)
             assert [file.path.parent.name for file in written.files] == changed
             after = [change.configs[label].config_after for label in ("a", "b")]
             assert [config.read_text() for config in configs] == [*after, old[2]]
@@ -139,8 +139,8 @@ def test_link_that_blocks_the_write_is_reported_beforehand(job: Job) -> None:
     outside = job.loaded.path.parent / "b.pbtxt"
     config.rename(outside)
     config.symlink_to(outside)
-    (told,) = write_notes(job.searched_files)
-    assert f"{config} leads to {outside}" in told
+    (note,) = write_notes(job.searched_files)
+    assert f"{config} leads to {outside}" in note
 
 
 def test_run_first_repairs_half_written_configs(tmp_path: Path, job: Job) -> None:

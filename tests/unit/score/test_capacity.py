@@ -99,7 +99,7 @@ def test_levels_are_kept_within_their_range_and_to_five_digits() -> None:
     assert not LevelRange(1, 256).integer
 
 
-def test_what_passed_without_a_failure_is_the_capacity_and_nothing_else_is() -> None:
+def test_capacity_without_a_failure_is_the_load_that_passed() -> None:
     assert Bracket(Probe(50, True)).capacity() == 50
     assert Bracket(None, Probe(50, False)).capacity() is None
     assert Bracket(Probe(50, True)).gap == Bracket(None, Probe(50, False)).gap == math.inf

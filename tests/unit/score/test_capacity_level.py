@@ -16,9 +16,9 @@ BELOW, ABOVE = Probe(96, True, 96, 0.8), Probe(104, False, 104, 1.4)
 
 def test_between_a_pass_and_a_failure_close_above_it_is_where_the_stress_is_one() -> None:
     # a line of 1 / sqrt(stress): 1.1180 at 96, 0.8452 at 104
-    found = capacity_level([BELOW, ABOVE], 5.0)
-    assert found == pytest.approx(96 + 8 * 0.1180 / 0.2728, rel=1e-4)
-    assert found == pytest.approx(crossing(BELOW, ABOVE), rel=5e-3)
+    level = capacity_level([BELOW, ABOVE], 5.0)
+    assert level == pytest.approx(96 + 8 * 0.1180 / 0.2728, rel=1e-4)
+    assert level == pytest.approx(crossing(BELOW, ABOVE), rel=5e-3)
 
 
 @pytest.mark.parametrize(("served", "level"), [(99.0, 99.0), (90.0, 96.0)])
@@ -31,7 +31,9 @@ def test_where_a_load_was_missed_only_by_what_it_left_unanswered_it_is_what_was_
 
 
 @given(st.floats(0.5, 0.99), st.floats(1.01, 5.0), st.floats(0.5, 1.0))
-def test_it_lies_between_the_pass_and_the_failure(low: float, high: float, answered: float) -> None:
+def test_capacity_level_lies_between_the_pass_and_the_failure(
+    low: float, high: float, answered: float
+) -> None:
     above = Probe(104, False, 104 * answered, high)
     assert 96 * 0.999 <= capacity_level([Probe(96, True, 96, low), above]) <= 104
 
@@ -53,7 +55,7 @@ def test_without_a_failure_close_by_each_measurement_near_the_bound_says_by_the_
         Probe(90, True),
     ],
 )
-def test_what_is_not_near_the_bound_says_nothing(unlike: Probe) -> None:
+def test_loads_far_from_the_bound_show_no_steepness(unlike: Probe) -> None:
     passed = Probe(80, True, 80, 0.75)
     alone, both = [passed], [passed, unlike]
     if unlike.passed:

@@ -7,9 +7,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from builders.measurements import P99_40MS, synthetic_measurement
+from builders.measurements import NO_ERRORS, P99_40MS, synthetic_measurement
 
-from tuner.score.late_share import LateShare, late_share, measured_late_share
+from tuner.measurement.measurement import Measurement
+from tuner.score.late_share import LateShare, late_share, measured_late_share, missed_by_chance
 
 ALLOWED = 0.01
 Latencies = np.ndarray
@@ -76,10 +77,10 @@ def test_the_limit_is_above_the_true_share_as_often_as_it_says(name: str) -> Non
 
 
 def test_independent_requests_count_nearly_in_full() -> None:
-    found = late_share(np.random.default_rng(1).exponential(1.0, 30_000), -np.log(ALLOWED))
-    assert found.share == pytest.approx(ALLOWED, rel=0.15)
-    assert found.effective > 15_000
-    assert found.at_most < 0.0125
+    share = late_share(np.random.default_rng(1).exponential(1.0, 30_000), -np.log(ALLOWED))
+    assert share.share == pytest.approx(ALLOWED, rel=0.15)
+    assert share.effective > 15_000
+    assert share.at_most < 0.0125
 
 
 def test_requests_of_a_queue_tell_less_than_as_many_independent_ones() -> None:
@@ -97,21 +98,21 @@ def test_a_window_without_a_late_request_does_not_show_that_none_is() -> None:
     assert 0.002 < calm.at_most < 0.02
 
 
-def test_what_was_never_answered_is_late() -> None:
+def test_unanswered_requests_are_late() -> None:
     latencies = np.full(1000, 1.0)
     latencies[::10] = np.inf
-    found = late_share(latencies, 5.0)
-    assert (found.requests, found.late) == (1000, 100)
-    assert 0.1 < found.at_most < 0.13
+    share = late_share(latencies, 5.0)
+    assert (share.requests, share.late) == (1000, 100)
+    assert 0.1 < share.at_most < 0.13
 
 
 @pytest.mark.parametrize("latency", [1.0, np.inf])
 @pytest.mark.parametrize("count", [1, 2, 3, 30])
 def test_a_handful_of_requests_shows_hardly_anything(count: int, latency: float) -> None:
-    found = late_share(np.full(count, latency), 5.0)
-    assert found.late == (0 if latency == 1.0 else count)
-    assert 1.0 <= found.effective <= count
-    assert found.at_most > 0.09
+    share = late_share(np.full(count, latency), 5.0)
+    assert share.late == (0 if latency == 1.0 else count)
+    assert 1.0 <= share.effective <= count
+    assert share.at_most > 0.09
 
 
 def test_no_request_has_no_share() -> None:
@@ -119,11 +120,11 @@ def test_no_request_has_no_share() -> None:
         late_share(np.array([]), 1.0)
 
 
-def test_it_survives_a_file() -> None:
-    found = late_share(np.arange(100.0), 90.0)
-    assert LateShare.from_json(found.to_json()) == found
-    told = replace(found, left_out_s=3.4, with_left_out=0.2, machine_decides=True)
-    assert LateShare.from_json(told.to_json()) == told
+def test_late_share_survives_json() -> None:
+    late = late_share(np.arange(100.0), 90.0)
+    assert LateShare.from_json(late.to_json()) == late
+    excluded = replace(late, left_out_s=3.4, with_left_out=0.2, machine_decides=True)
+    assert LateShare.from_json(excluded.to_json()) == excluded
 
 
 @pytest.mark.parametrize(
@@ -138,17 +139,43 @@ def test_excluded_stalls_are_reported_with_the_deciding_share(
     with_stalls: int | None, said: str
 ) -> None:
     quiet = np.where(np.arange(1000) < 5, 50e3, 10e3)
-    whole = None if with_stalls is None else np.where(np.arange(1000) < with_stalls, 50e3, 10e3)
-    found = measured_late_share(
+    with_all = None if with_stalls is None else np.where(np.arange(1000) < with_stalls, 50e3, 10e3)
+    share = measured_late_share(
         replace(
             synthetic_measurement(),
             by_arrival_us=quiet,
-            all_by_arrival_us=whole,
+            all_by_arrival_us=with_all,
             left_out_s=3.4,
         ),
         [P99_40MS],
     )
-    assert found.text.startswith("0.5% late")
-    assert "at most" not in found.text  # from so few independent requests it would be a guess
-    assert said in found.text
-    assert found.machine_decides is (with_stalls == 80)
+    assert share.text.startswith("0.5% late")
+    assert "at most" not in share.text  # from so few independent requests it would be a guess
+    assert said in share.text
+    assert share.machine_decides is (with_stalls == 80)
+
+
+def windows_with(late: int, count: int = 314) -> list[Measurement]:
+    """Two windows with as many late requests each, at random places."""
+    rng = np.random.default_rng(1)
+    latencies = np.where(np.arange(count) < late, 41e3, 10e3)
+    return [
+        replace(synthetic_measurement(), by_arrival_us=rng.permutation(latencies)) for _ in range(2)
+    ]
+
+
+@pytest.mark.parametrize(("late", "by_chance"), [(0, True), (4, True), (20, False), (314, False)])
+def test_miss_is_by_chance_where_the_long_run_may_meet_the_slo(late: int, by_chance: bool) -> None:
+    assert missed_by_chance(P99_40MS, windows_with(late)) is by_chance
+
+
+def test_miss_in_one_stall_is_by_chance() -> None:
+    """Twenty late requests of one stall are about one independent one."""
+    latencies = np.where(np.arange(600) // 10 == 30, 41e3, 10e3)
+    window = replace(synthetic_measurement(), by_arrival_us=latencies)
+    assert missed_by_chance(P99_40MS, [window, window])
+
+
+def test_miss_without_single_latencies_and_of_another_slo_is_never_by_chance() -> None:
+    assert not missed_by_chance(P99_40MS, [synthetic_measurement(p99_us=41e3)])
+    assert not missed_by_chance(NO_ERRORS, windows_with(0))

@@ -48,7 +48,7 @@ def probes_of(made: Truth, shares: list[float]) -> list[Probe]:
 
 
 @given(TRUTH, st.lists(st.floats(0.05, 20.0), min_size=1, max_size=5), RULES)
-def test_it_lies_inside_what_is_known_and_was_not_measured(
+def test_next_load_lies_inside_the_bracket_and_was_not_measured(
     made: Truth, shares: list[float], steps: StepRule
 ) -> None:
     probes = probes_of(made, shares)
@@ -76,9 +76,9 @@ def test_no_load_is_tried_above_a_saturation_that_was_seen(saturation: float, st
     probes = searched(lambda level: kinked(saturation, level), start * saturation)
     seen = next((n for n, p in enumerate(probes) if saturated(p)), len(probes))
     assert all(p.level <= saturation * (1.0 + 1e-4) for p in probes[seen + 1 :])
-    found = Bracket.of(probes).capacity()
-    assert found is not None
-    assert found <= saturation * (1.0 + 1e-4)
+    capacity = Bracket.of(probes).capacity()
+    assert capacity is not None
+    assert capacity <= saturation * (1.0 + 1e-4)
 
 
 @pytest.mark.parametrize(
@@ -174,9 +174,9 @@ def test_too_few_answers_for_a_verdict_are_sought_further_up_or_not_at_all(
     capacity = made.capacities[0]
 
     def probe(level: float) -> Probe:
-        found = made.probe(level)
+        answered = made.probe(level)
         few = level < least * capacity
-        return replace(found, passed=False, few=True) if few else found
+        return replace(answered, passed=False, few=True) if few else answered
 
     probes = searched(probe, start * capacity)
     undecided = [p.level for p in probes if p.few]
@@ -185,7 +185,7 @@ def test_too_few_answers_for_a_verdict_are_sought_further_up_or_not_at_all(
 
 
 @given(TRUTH, st.floats(0.1, 0.9))
-def test_what_is_known_already_is_not_measured_again(made: Truth, share: float) -> None:
+def test_known_load_is_not_measured_again(made: Truth, share: float) -> None:
     known = made.probe(OPEN.nearest(share * made.capacities[0]))
     search = CapacitySearch(1.0, OPEN, known=[known])
     level = search.ask()

@@ -109,12 +109,12 @@ def test_a_trial_without_a_result_or_that_met_the_slos_nowhere_stands_nothing() 
         assert trial.capacity_level is None
 
 
-def test_its_capacity_is_between_the_load_it_stood_and_the_next_one() -> None:
+def test_capacity_of_a_trial_is_between_its_sustained_load_and_the_next_miss() -> None:
     trial = a_trial(50.0, 98.0, 90.0, 104.0, 300.0)
     sustained, missed = trial.points[1], trial.points[3]
-    found = trial.capacity_level
-    assert found == capacity_by_power(sustained, missed)
-    assert found == pytest.approx(100.0, rel=0.01)
+    level = trial.capacity_level
+    assert level == capacity_by_power(sustained, missed)
+    assert level == pytest.approx(100.0, rel=0.01)
 
 
 def test_where_nothing_above_was_missed_the_capacity_is_the_load_it_stood() -> None:

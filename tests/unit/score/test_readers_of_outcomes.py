@@ -54,8 +54,8 @@ def splits_in_two(node: ast.AST) -> bool:
 
 def test_no_function_takes_too_few_answers_for_a_miss() -> None:
     names = {str(path.relative_to(ROOT)): path for path in ROOT.rglob("*.py")}
-    found = {(n, f) for n, path in names.items() for f in two_ways(ast.parse(path.read_text()))}
-    assert found == ALIKE.keys()
+    joined = {(n, f) for n, path in names.items() for f in two_ways(ast.parse(path.read_text()))}
+    assert joined == ALIKE.keys()
 
 
 @pytest.mark.parametrize(
@@ -77,9 +77,9 @@ def open_point(p99_us: float) -> Point:
     """Too few answers for a verdict, with this p99."""
     point = judge_point([P99_40MS], synthetic_measurement(100.0, p99_us))
     slo = tuple(replace(r, verdict=Verdict.NOT_ENOUGH_DATA) for r in point.slo)
-    found = replace(point, slo=slo)
-    assert found.outcome is SloOutcome.TOO_FEW
-    return found
+    undecided = replace(point, slo=slo)
+    assert undecided.outcome is SloOutcome.TOO_FEW
+    return undecided
 
 
 def test_too_few_answers_above_the_bound_do_not_tell_where_it_is() -> None:
@@ -88,7 +88,7 @@ def test_too_few_answers_above_the_bound_do_not_tell_where_it_is() -> None:
 
 
 def test_too_few_answers_beside_a_gap_are_not_measured_again_as_a_miss() -> None:
-    found = open_point(30_000.0)
-    latencies = found.measurement.latencies_us
-    gap = replace(found, measurement=replace(found.measurement, outside_gaps_us=latencies))
+    point = open_point(30_000.0)
+    latencies = point.measurement.latencies_us
+    gap = replace(point, measurement=replace(point.measurement, outside_gaps_us=latencies))
     assert not missed_by_gaps([P99_40MS], gap)

@@ -45,9 +45,9 @@ def test_no_more_is_sustained_than_was_answered_and_a_batch_cut_off_at_either_en
     ],
 )
 def test_a_look_that_may_show_too_little_bounds_nothing(seen: Measurement, slos: Any) -> None:
-    found = Saturated.of(seen, slos)
-    assert found.at_most_per_s is None
-    assert found.answered_per_s == seen.requests_per_s
+    saturation = Saturated.of(seen, slos)
+    assert saturation.at_most_per_s is None
+    assert saturation.answered_per_s == seen.requests_per_s
 
 
 def test_more_than_it_answers_is_a_load_that_a_capacity_search_need_not_try() -> None:
@@ -62,6 +62,6 @@ def test_more_than_it_answers_is_a_load_that_a_capacity_search_need_not_try() ->
     assert Saturated.of(look(), [NO_ERRORS]).too_much is None
 
 
-def test_it_is_stored_and_read_again() -> None:
-    found = Saturated.of(replace(look(), models={"m": BATCHES}), [P99_40MS])
-    assert Saturated.from_json(found.to_json()) == found
+def test_saturation_survives_json() -> None:
+    saturation = Saturated.of(replace(look(), models={"m": BATCHES}), [P99_40MS])
+    assert Saturated.from_json(saturation.to_json()) == saturation

@@ -15,7 +15,9 @@ from tuner.load.latency import AnsweredRequests, measurement_of, observe_open
 from tuner.load.traffic.arrivals import poisson
 from tuner.measurement.measurement import Arrivals, Course, LoadPoint, Measurement
 from tuner.measurement.window import Window, window_for
+from tuner.reason import Reason, ReasonKind
 from tuner.score.judge import SloOutcome, Verdict, judge, judge_all, outcome_of, unsteadiness
+from tuner.sentences import sentence
 from tuner.spec.metrics import ERROR_RATE, P99_LATENCY
 from tuner.spec.slo import Slo
 
@@ -56,9 +58,9 @@ def p99(bound_s: float) -> Slo:
 @pytest.mark.parametrize("bound_s", [0.5, 1.0, 2.0])
 def test_a_load_above_saturation_never_passes(excess: float, bound_s: float) -> None:
     for seed in range(20):
-        found = judge(p99(bound_s), measured(excess * 100, seed, bound_s=bound_s))
-        assert found.verdict.outcome is SloOutcome.MISSED
-        assert found.verdict is Verdict.FAIL or "%" in found.reason
+        verdict = judge(p99(bound_s), measured(excess * 100, seed, bound_s=bound_s))
+        assert verdict.verdict.outcome is SloOutcome.MISSED
+        assert verdict.verdict is Verdict.FAIL or "%" in verdict.reason
 
 
 def test_a_load_that_stands_is_hardly_ever_refused() -> None:
@@ -91,12 +93,12 @@ def test_a_batch_under_way_at_the_end_of_few_requests_is_no_backlog(
     for seed in range(200):
         due_s = poisson(rate, (window.warmup_s, window.duration_s, window.tail_s + 2.0), seed)
         stamps = 1e9 * batches_answered_s(due_s, 0.1, 8)
-        whole = AnsweredRequests(
+        requests_ = AnsweredRequests(
             (1e9 * due_s).astype(np.int64), stamps.astype(np.int64), int(1e9 * due_s[-1]) + 10**9
         )
         load = LoadPoint(Arrivals.POISSON, rate)
         refused += bool(
-            unsteadiness(measurement_of(observe_open(whole, due_s, window), load, 0), SECOND)
+            unsteadiness(measurement_of(observe_open(requests_, due_s, window), load, 0), SECOND)
         )
     assert refused <= 8
 
@@ -109,8 +111,10 @@ def test_a_fast_server_is_known_to_fall_behind_by_two_percent() -> None:
 
 
 def test_a_server_that_becomes_slower_is_not_steady_though_it_answers_all() -> None:
-    found = measured(30.0, 1, worse=1.5, bound_s=2.0)
-    assert unsteadiness(found, 0.1 * SECOND).startswith("latency grows by")
+    measurement = measured(30.0, 1, worse=1.5, bound_s=2.0)
+    grows = unsteadiness(measurement, 0.1 * SECOND)
+    assert grows is not None
+    assert grows.kind is ReasonKind.LATENCY_GROWS_IN_WINDOW
     assert not unsteadiness(measured(30.0, 1, bound_s=2.0), 0.1 * SECOND)
 
 
@@ -123,11 +127,12 @@ def test_growth_far_from_its_bound_refuses_no_load() -> None:
 
 
 def test_a_load_that_is_not_steady_meets_no_latency_and_0_errors_are_0_errors() -> None:
-    found = judge_all([p99(2.0), NO_ERRORS], measured(107.0, 3, bound_s=2.0))
-    assert [r.verdict for r in found] == [Verdict.NOT_STEADY, Verdict.PASS]
-    assert outcome_of(found) is not SloOutcome.MET
+    verdicts = judge_all([p99(2.0), NO_ERRORS], measured(107.0, 3, bound_s=2.0))
+    assert [r.verdict for r in verdicts] == [Verdict.NOT_STEADY, Verdict.PASS]
+    assert outcome_of(verdicts) is not SloOutcome.MET
     assert outcome_of(judge_all([NO_ERRORS], measured(107.0, 3, bound_s=2.0))) is not SloOutcome.MET
-    assert found[0].reason
+    assert verdicts[0].why_unsteady is not None
+    assert verdicts[0].reason == sentence(verdicts[0].why_unsteady)
 
 
 def test_a_closed_loop_waits_for_its_answers_and_is_steady() -> None:
@@ -141,14 +146,15 @@ def test_a_closed_loop_waits_for_its_answers_and_is_steady() -> None:
 def test_a_recording_that_gets_busier_is_no_trend_of_the_server() -> None:
     growing = Course(growth=3.0, growth_error=0.1, relaxation_s=1.0)
     load = LoadPoint(Arrivals.RECORDING, 100.0)
-    found = replace(synthetic_measurement(100.0), load=load, course=growing, due_per_s=100.0)
-    found = replace(found, completed_count=300, duration_s=3.0)
-    assert unsteadiness(found, 30_000.0) == ""
-    assert unsteadiness(replace(found, load=LoadPoint(Arrivals.POISSON, 100.0)), 30_000.0)
-    assert "90%" in unsteadiness(replace(found, completed_count=270), 30_000.0)
+    measurement = replace(synthetic_measurement(100.0), load=load, course=growing, due_per_s=100.0)
+    measurement = replace(measurement, completed_count=300, duration_s=3.0)
+    assert unsteadiness(measurement, 30_000.0) is None
+    assert unsteadiness(replace(measurement, load=LoadPoint(Arrivals.POISSON, 100.0)), 30_000.0)
+    behind = unsteadiness(replace(measurement, completed_count=270), 30_000.0)
+    assert behind == Reason(ReasonKind.ANSWERS_BEHIND, facts={"answered_percent": 90.0})
 
 
-def test_what_a_queue_refuses_is_no_backlog() -> None:
+def test_requests_refused_by_a_queue_are_no_backlog() -> None:
     refusing = synthetic_measurement(100.0, count=200, failed=100, duration_s=3.0)
     assert not unsteadiness(replace(refusing, due_per_s=100.0), SECOND)
     assert unsteadiness(replace(refusing, due_per_s=100.0, failed_count=0), SECOND)
@@ -173,12 +179,12 @@ class TestWhatAWindowRemembers:
 
 
 def test_a_stored_measurement_keeps_its_course() -> None:
-    found = measured(50.0, 1)
-    assert found.course is not None
-    again = Measurement.from_json(found.to_json())
-    assert again.course == found.course
+    measurement = measured(50.0, 1)
+    assert measurement.course is not None
+    again = Measurement.from_json(measurement.to_json())
+    assert again.course == measurement.course
     assert again.by_arrival_us is None
-    older: dict[str, Any] = found.to_json()
+    older: dict[str, Any] = measurement.to_json()
     del older["course"]
     assert Measurement.from_json(older).course is None
 

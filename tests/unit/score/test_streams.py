@@ -31,8 +31,8 @@ def a_mix(fast_us: float = 20e3, slow_us: float = 200e3, beside_us: float = 50e3
         "beside": synthetic_figures(10.0, beside_us, count=500, duration_s=30.0),
     }
     streams["beside"] = replace(streams["beside"], background=True)
-    whole = synthetic_measurement(100.0, max(fast_us, slow_us), count=3000, duration_s=30.0)
-    return replace(whole, streams=streams)
+    total = synthetic_measurement(100.0, max(fast_us, slow_us), count=3000, duration_s=30.0)
+    return replace(total, streams=streams)
 
 
 def test_load_passes_where_every_stream_meets_its_slos() -> None:
@@ -47,8 +47,8 @@ def test_a_mix_serves_no_more_than_its_stream_that_falls_behind() -> None:
     """Else a search below the saturation of one stream goes down in small steps."""
     mix = a_mix()
     half = replace(mix.streams["slow"], completed_count=375, due_per_s=25.0)
-    whole = replace(mix, completed_count=2625, streams={**mix.streams, "slow": half})
-    point = judge_point(SLOS, whole)
+    total = replace(mix, completed_count=2625, streams={**mix.streams, "slow": half})
+    point = judge_point(SLOS, total)
     assert point.served_per_s == pytest.approx(50.0)
     assert saturated(point)
     assert next_load([point], LevelRange(0.1, 1e5)) == pytest.approx(0.95 * 50.0)
@@ -119,8 +119,8 @@ def test_the_share_of_late_requests_is_that_of_the_worst_stream() -> None:
         )
         for name, m in mix.streams.items()
     }
-    found = measured_late_share(replace(mix, streams=streams), SLOS)
-    assert found.share == pytest.approx(0.04, abs=0.015)
+    share = measured_late_share(replace(mix, streams=streams), SLOS)
+    assert share.share == pytest.approx(0.04, abs=0.015)
 
 
 def test_warming_stream_is_distinguished_from_a_slow_one() -> None:

@@ -47,14 +47,14 @@ def test_params_of_a_candidate_suggest_the_same_candidate() -> None:
 
 def test_parameters_without_meaning_are_not_suggested() -> None:
     space = space_of({BATCHER: {"choice": [False, True]}, DELAY: {"int": [1, 5], "or": 0}})
-    asked: list[str] = []
+    names: list[str] = []
 
     def ask(name: str) -> OptunaValue:
-        asked.append(name)
+        names.append(name)
         return {f"m/{BATCHER}": "unset", f"{AFTER}.choice": "0"}[name]
 
     suggest(space, ask)
-    assert asked == [f"m/{BATCHER}"]
+    assert names == [f"m/{BATCHER}"]
 
 
 def test_a_special_value_is_chosen_before_the_range() -> None:

@@ -35,9 +35,9 @@ def rates() -> BatchRates:
 
 def known() -> BatchRates:
     """Rates of one model that all requests are for."""
-    found = rates()
-    visits = replace(the_one(found.visits), is_entry=True)
-    return replace(found, visits={"m": visits})
+    learned = rates()
+    visits = replace(the_one(learned.visits), is_entry=True)
+    return replace(learned, visits={"m": visits})
 
 
 def trial(instances: int, *table: tuple[int, float]) -> Trial:
@@ -51,8 +51,8 @@ def trial(instances: int, *table: tuple[int, float]) -> Trial:
 
 
 def config(size: int, *, batching: bool = True, instances: int = 1) -> object:
-    own = {"instance_group.count": instances, "max_batch_size": size}
-    return candidate_of({**own, **(ON if batching else OFF)})
+    sizes = {"instance_group.count": instances, "max_batch_size": size}
+    return candidate_of({**sizes, **(ON if batching else OFF)})
 
 
 def in_time(size: int, took_s: float, within_s: float = 0.0401) -> float:
@@ -81,10 +81,10 @@ def test_a_batch_that_no_request_has_time_to_wait_for_is_not_expected_to_form() 
     log_rate = rates().learned([trial(1, (1, 2.0), (8, 16.0))])
     assert math.exp(log_rate(config(64))) == pytest.approx(in_time(1, 2e-3))
     slower = rates().learned([trial(1, (1, 5.0), (4, 8.0))])  # 4 + n ms
-    foreseen = {n: in_time(n, (4 + n) / 1e3) for n in range(1, 16)}
-    best = max(foreseen, key=lambda n: foreseen[n])
+    rates_per_s = {n: in_time(n, (4 + n) / 1e3) for n in range(1, 16)}
+    best = max(rates_per_s, key=lambda n: rates_per_s[n])
     assert best == 10
-    assert math.exp(slower(config(64))) == pytest.approx(foreseen[best])
+    assert math.exp(slower(config(64))) == pytest.approx(rates_per_s[best])
 
 
 def test_what_instances_take_from_each_other_is_left_to_the_trials() -> None:
@@ -105,8 +105,8 @@ def test_a_step_in_the_times_is_kept_as_it_was_measured() -> None:
 def test_a_rare_slow_batch_is_no_reason_to_prefer_larger_ones() -> None:
     """Larger batches take no less: what looks so is averaged, by how often each was seen."""
     log_rate = rates().learned([trial(1, (1, 2.0), (4, 8.0)), trial(1, (8, 7.0))])
-    foreseen = [in_time(n, (2.0 + 5.5 * (n - 1) / 3) / 1e3) for n in (1, 2, 3, 4)]
-    assert math.exp(log_rate(config(4))) == pytest.approx(max(foreseen))
+    rates_per_s = [in_time(n, (2.0 + 5.5 * (n - 1) / 3) / 1e3) for n in (1, 2, 3, 4)]
+    assert math.exp(log_rate(config(4))) == pytest.approx(max(rates_per_s))
     assert math.exp(log_rate(config(8))) == pytest.approx(in_time(8, 7.5e-3))
 
 
@@ -164,8 +164,8 @@ def test_of_several_models_the_one_that_bounds_the_mix_counts() -> None:
     point = judge_point([NO_ERRORS], measurement)
     candidate = candidate_of({})
     history = [Trial(0, candidate, TrialState.MEASURED, points=(point,))]
-    found = math.exp(built.rates.learned(history)(candidate))
-    assert found == pytest.approx(in_time(1, 10e-3, 0.04) / 0.25)
+    rate_per_s = math.exp(built.rates.learned(history)(candidate))
+    assert rate_per_s == pytest.approx(in_time(1, 10e-3, 0.04) / 0.25)
 
 
 def test_ensemble_forms_no_batches() -> None:

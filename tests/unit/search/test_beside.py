@@ -51,14 +51,14 @@ def measured_on(trials: Sequence[Trial]) -> list[str | None]:
 
 
 def test_each_config_is_measured_once_on_benches_that_take_turns() -> None:
-    found = SearchOnBenches(2)
-    assert found.reason is StopReason.EXHAUSTED
-    assert [t.number for t in found.trials] == [*range(len(CANDIDATES))]
-    assert [t.candidate for t in found.trials] == CANDIDATES
-    assert measured_on(found.trials) == ["bench-1", "bench-2"] * 3
-    assert found.trials[1].bench == TrialBench("host of bench-2", "1")
-    assert found.fleet.most_at_once == 2
-    deployed = [c for bench in found.benches.values() for c, _ in bench.deployed]
+    search = SearchOnBenches(2)
+    assert search.reason is StopReason.EXHAUSTED
+    assert [t.number for t in search.trials] == [*range(len(CANDIDATES))]
+    assert [t.candidate for t in search.trials] == CANDIDATES
+    assert measured_on(search.trials) == ["bench-1", "bench-2"] * 3
+    assert search.trials[1].bench == TrialBench("host of bench-2", "1")
+    assert search.fleet.most_at_once == 2
+    deployed = [c for bench in search.benches.values() for c, _ in bench.deployed]
     assert sorted(c.key for c in deployed) == sorted(c.key for c in CANDIDATES)
 
 
@@ -69,30 +69,30 @@ def test_several_benches_find_what_one_finds() -> None:
 
 
 def test_budget_counts_what_is_being_measured() -> None:
-    found = SearchOnBenches(4, trials=5)
-    assert (len(found.trials), found.reason) == (5, StopReason.TRIALS)
+    search = SearchOnBenches(4, trials=5)
+    assert (len(search.trials), search.reason) == (5, StopReason.TRIALS)
 
 
 def test_the_trial_of_a_lost_bench_goes_to_another_one() -> None:
-    found = SearchOnBenches(2, {"bench-2": [None, LOST]})
-    assert len(found.trials) == len(CANDIDATES)
-    assert {t.state for t in found.trials} <= {TrialState.MEASURED, TrialState.PRUNED}
-    assert {*measured_on(found.trials)} == {"bench-1"}
-    assert found.notes == [LOST.message]
+    search = SearchOnBenches(2, {"bench-2": [None, LOST]})
+    assert len(search.trials) == len(CANDIDATES)
+    assert {t.state for t in search.trials} <= {TrialState.MEASURED, TrialState.PRUNED}
+    assert {*measured_on(search.trials)} == {"bench-1"}
+    assert search.notes == [LOST.message]
 
 
 def test_a_config_that_two_benches_are_lost_with_is_a_failed_trial() -> None:
-    found = SearchOnBenches(3, {"bench-2": [None, LOST], "bench-3": [None, None, LOST]})
-    assert len(found.trials) == len(CANDIDATES)
-    (failed,) = (t for t in found.trials if t.state is TrialState.FAILED)
+    search = SearchOnBenches(3, {"bench-2": [None, LOST], "bench-3": [None, None, LOST]})
+    assert len(search.trials) == len(CANDIDATES)
+    (failed,) = (t for t in search.trials if t.state is TrialState.FAILED)
     assert failed.reason is not None
     assert "died twice" in str(failed.reason.facts)
-    assert {*measured_on(found.trials)} - {"bench-3"} == {"bench-1"}
+    assert {*measured_on(search.trials)} - {"bench-3"} == {"bench-1"}
 
 
 def test_a_lost_bench_is_replaced_where_there_is_room() -> None:
-    found = SearchOnBenches(2, {"bench-2": [None, LOST]}, room=2)
-    assert "bench-3" in measured_on(found.trials)
+    search = SearchOnBenches(2, {"bench-2": [None, LOST]}, room=2)
+    assert "bench-3" in measured_on(search.trials)
 
 
 def test_a_search_without_a_bench_ends() -> None:
@@ -107,7 +107,7 @@ def test_what_a_bench_was_stopped_in_is_no_trial() -> None:
 
 def test_a_first_load_is_looked_for_by_each_bench_until_there_is_one_to_beat() -> None:
     """Two trials without an incumbent: both are measured to their capacity."""
-    found = SearchOnBenches(2)
-    assert [t.state for t in found.trials[:2]] == [TrialState.MEASURED] * 2
-    searcher: ListedSearcher = found.searcher
+    search = SearchOnBenches(2)
+    assert [t.state for t in search.trials[:2]] == [TrialState.MEASURED] * 2
+    searcher: ListedSearcher = search.searcher
     assert searcher.pending == []

@@ -88,13 +88,13 @@ def settle(monkeypatch: pytest.MonkeyPatch) -> Settle:
         def set_up_bench(*_: object) -> Iterator[Looks]:
             yield bench
 
-        told: list[str] = []
+        notes: list[str] = []
         events = Silent()
-        monkeypatch.setattr(events, "note", told.append)
+        monkeypatch.setattr(events, "note", notes.append)
         monkeypatch.setattr(module, "set_up_bench", set_up_bench)
         served = Serving(job, cast("Any", None), cast("Any", None))
         cores = settle_cores(served, events, TimeBook(), lambda: None, known, likely)
-        return cores, told
+        return cores, notes
 
     return settled
 
@@ -116,10 +116,10 @@ def test_what_the_load_generator_took_at_saturation_decides(
     load_cores: float | None, expected: Cores, said: str, tmp_path: Path, settle: Settle
 ) -> None:
     bench = Looks(load_cores)
-    cores, told = settle(a_job(tmp_path), bench)
+    cores, notes = settle(a_job(tmp_path), bench)
     assert cores == expected
-    assert len(bench.looks) == len(told) == 1
-    assert said in told[0]
+    assert len(bench.looks) == len(notes) == 1
+    assert said in notes[0]
 
 
 class Served(Looks):
@@ -204,9 +204,9 @@ def test_without_permission_for_priority_each_gets_separate_cpus(
 ) -> None:
     monkeypatch.setattr(module, "may_be_first", lambda: False)
     bench = Looks(0.01)
-    cores, (told,) = settle(a_job(tmp_path), bench)
+    cores, (note,) = settle(a_job(tmp_path), bench)
     assert (cores, bench.looks) == (SPLIT, [])
-    assert "CAP_SYS_NICE" in told
+    assert "CAP_SYS_NICE" in note
 
 
 def onnx(
@@ -247,9 +247,9 @@ def test_server_of_such_a_config_has_all_cpus_however_much_its_load_takes(
 ) -> None:
     """It would have the load generator's core too, and each config with a count would not."""
     bench = Looks(2.0)
-    cores, (told,) = settle(onnx(tmp_path, None), bench)
+    cores, (note,) = settle(onnx(tmp_path, None), bench)
     assert (cores, bench.looks) == (ANY, [])
-    assert "intra_op_thread_count" in told
+    assert "intra_op_thread_count" in note
 
 
 def test_named_cpus_with_an_open_thread_count_are_reported_as_a_contradiction(
@@ -258,10 +258,10 @@ def test_named_cpus_with_an_open_thread_count_are_reported_as_a_contradiction(
     job = onnx(tmp_path, None)
     named = job.spec.server.model_copy(update={"cpus": (0, 1)})
     job = replace(job, spec=job.spec.model_copy(update={"server": named}))
-    cores, (told,) = settle(job, Looks(2.0))
+    cores, (note,) = settle(job, Looks(2.0))
     assert cores == Cores((0, 1), (2, 3))
-    assert told == cores_note(job)
-    assert told.endswith("set their count")
+    assert note == cores_note(job)
+    assert note.endswith("set their count")
 
 
 def test_models_of_other_backends_stay_on_the_servers_cpus(tmp_path: Path) -> None:

@@ -22,11 +22,11 @@ OTHER: dict[str, Any] = {INSTANCES: {"int": [1, 6]}, "parameters.threads": {"cho
 class TestDesigns:
     def test_corners_of_a_usual_space(self) -> None:
         space = space_of(SURFACE)
-        found = designs(space)
-        sizes = [(fields_of(c)[INSTANCES], fields_of(c)[BATCH]) for c in found]
+        corners = designs(space)
+        sizes = [(fields_of(c)[INSTANCES], fields_of(c)[BATCH]) for c in corners]
         assert sizes == [(2, 32), (1, 32), (6, 8), (6, 32)]
-        assert {(fields_of(c)[DELAY], fields_of(c)[PREFERRED]) for c in found} == {(0, None)}
-        assert all(space.contains(c) for c in found)
+        assert {(fields_of(c)[DELAY], fields_of(c)[PREFERRED]) for c in corners} == {(0, None)}
+        assert all(space.contains(c) for c in corners)
 
     def test_where_instances_cannot_tell_the_middle_is_one(self) -> None:
         space = space_of({k: v for k, v in SURFACE.items() if k != INSTANCES})
@@ -36,9 +36,9 @@ class TestDesigns:
         assert (fields_of(smaller)[BATCH], fields_of(smaller)[DELAY]) == (8, 0)
 
     def test_a_cache_is_tried_once_at_its_largest(self) -> None:
-        found = designs(space_of(CACHED))
-        sizes = [c.cache_bytes for c in found]
-        assert sizes.count(None) == len(found) - 1
+        corners = designs(space_of(CACHED))
+        sizes = [c.cache_bytes for c in corners]
+        assert sizes.count(None) == len(corners) - 1
         assert sizes[-1] == 64 << 20
 
     def test_what_no_design_is_about_stays_as_it_is(self) -> None:
@@ -88,10 +88,10 @@ class TestPool:
     def test_neighbours_differ_in_one_parameter(self) -> None:
         space = space_of(SURFACE)
         centre = space.candidate(values_of({INSTANCES: 3, BATCH: 16, PREFERRED: None, DELAY: 1000}))
-        found = neighbours(space, centre, random.Random(1), 100)
-        assert {differing(c, centre) for c in found} == {1}
-        assert {fields_of(c)[INSTANCES] for c in found} >= {2, 4}
-        assert {999, 1001, 0} <= {fields_of(c)[DELAY] for c in found}
+        around = neighbours(space, centre, random.Random(1), 100)
+        assert {differing(c, centre) for c in around} == {1}
+        assert {fields_of(c)[INSTANCES] for c in around} >= {2, 4}
+        assert {999, 1001, 0} <= {fields_of(c)[DELAY] for c in around}
 
 
 def differing(one: Candidate, other: Candidate) -> int:
@@ -122,8 +122,8 @@ class TestFeatures:
 
     def test_cache_size_and_no_cache_are_separate_coordinates(self) -> None:
         space = space_of(CACHED)
-        found = [apart(space, CACHE, 1 << 20, size) for size in (1 << 20, 1 << 26, None)]
-        assert found == pytest.approx([0.0, 1.0, 0.25])
+        distances = [apart(space, CACHE, 1 << 20, size) for size in (1 << 20, 1 << 26, None)]
+        assert distances == pytest.approx([0.0, 1.0, 0.25])
 
     def test_lists_of_sizes_differ_by_their_smallest_too(self) -> None:
         space = space_of(SURFACE)

@@ -167,8 +167,8 @@ def winner(lengths: Lengths) -> Trial:
 
 def batching(instances: int) -> Candidate:
     every = strategy(StrategyName.GP, SPACE)[0].enumerate()
-    own = (c for c in every if fields_of(c)[INSTANCES] == instances)
-    return next(c for c in own if fields_of(c).get(BATCHER))
+    candidates = (c for c in every if fields_of(c)[INSTANCES] == instances)
+    return next(c for c in candidates if fields_of(c).get(BATCHER))
 
 
 def at(level: float, candidate: Candidate, lengths: Lengths) -> Point:

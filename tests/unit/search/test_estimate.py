@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -48,13 +49,13 @@ def test_whoever_asks_for_more_waits_longer_but_never_past_the_budget(
     least = {"budget": {"trials": 8}, "confirm": {"rounds": 3, "finalists": 2}}
 
     def both(given: dict[str, Any]) -> Estimate:
-        asked = "".join(f"{key}: {json.dumps(value)}\n" for key, value in given.items())
+        settings = "".join(f"{key}: {json.dumps(value)}\n" for key, value in given.items())
         text = SPEC.replace("[1, 4]", "[1, 40]")
-        return estimate_run(a_job(tmp_path, text + asked.replace("{", "{{").replace("}", "}}")))
+        return estimate_run(a_job(tmp_path, text + settings.replace("{", "{{").replace("}", "}}")))
 
     (key, value), few = next(iter(more.items())), both(least)
     many = both({**least, key: {**least.get(key, {}), **value}})
-    assert many.search_s + many.proof_s > few.search_s + few.proof_s
+    assert many.total_s > few.total_s
     short = both({**least, key: {**least.get(key, {}), **value}, "budget": {"time": "1m"}})
     assert short.search_s <= 60.0
 
@@ -101,8 +102,8 @@ def ended(store: RunStore, job: Job, status: Status = Status.IMPROVED, **spec: o
     """A run that took 6:05: the start 45 s, the search 2:00, the proof 3:10, writing 10 s."""
     kept = manifest_of(Toy(model=job.spec.name), store.run_id)
     store.write_manifest(replace(kept, spec={**job.spec.plain(), **spec}).to_json())
-    candidate, own = candidate_of({"n": 1}), TrialTime(1.0, 30.0, 88.0, 1.0)
-    store.append_trial(Trial(0, candidate, TrialState.FAILED, time=own))
+    candidate, trial_time = candidate_of({"n": 1}), TrialTime(1.0, 30.0, 88.0, 1.0)
+    store.append_trial(Trial(0, candidate, TrialState.FAILED, time=trial_time))
     took = {"wall_s": 365.0, "starting_s": 45.0, "writing_s": 10.0, "measuring_s": 310.0}
     time = TimeFacts(**took, deploying_s=0.0, searching_s=0.0)
     store.write_result(a_result(status=status, time=time))
@@ -112,8 +113,8 @@ def test_time_of_a_run_is_estimated_from_the_last_one(job: Job, tmp_path: Path) 
     store = RunStore.create(tmp_path, f"20260101-000000-{job.spec.name}-abcd")
     assert foresee_run(tmp_path, job) == estimate_run(job)
     ended(store, job)
-    told = "the last run took 6:05 (search 2:00, proof 3:10)"
-    assert foresee_run(tmp_path, job).text == foresee_run(tmp_path, job).sentence == told
+    sentence = "the last run took 6:05 (search 2:00, proof 3:10)"
+    assert foresee_run(tmp_path, job).text == foresee_run(tmp_path, job).sentence == sentence
 
 
 @pytest.mark.parametrize(
@@ -148,7 +149,8 @@ def test_model_loads_of_the_last_run_are_those_of_its_trials_and_fresh_servers(
 
 def test_plan_expects_a_load_for_each_trial_round_undone_change_and_soak(job: Job) -> None:
     trials, rounds, sides, undone, soak = 4, 3, 3, 1, 1
-    assert estimate_run(job).loads == 1 + trials + rounds * sides + undone + soak
+    made = 0.7 * rounds * sides + 0.3  # one round of one config where the other is far behind
+    assert estimate_run(job).loads == 1 + trials + math.ceil(made + undone) + soak
 
 
 @pytest.mark.parametrize(
@@ -169,9 +171,9 @@ def test_without_an_earlier_run_nothing_is_seen(job: Job, tmp_path: Path) -> Non
 
 def test_estimate_is_longer_for_a_slow_model(job: Job) -> None:
     fast, slow, large = (estimate_run(job, s) for s in (Seen(), Seen(8.0), Seen(None, (60.0,))))
-    for foreseen in (slow, large):
-        assert foreseen.search_s > fast.search_s
-        assert foreseen.proof_s > fast.proof_s
+    for estimate in (slow, large):
+        assert estimate.search_s > fast.search_s
+        assert estimate.proof_s > fast.proof_s
 
 
 #: Networks of benchmarks/real, whose runs took so many minutes on two cores of an AMD EPYC.
@@ -189,8 +191,8 @@ def test_times_of_fast_and_slow_networks_are_predicted_within_1_5_times(
         "dynamic_batching.max_queue_delay_microseconds: {{int: [50, 10000], or: 0}}}}\n"
         "budget: {{trials: 30, time: 20m}}",
     )
-    foreseen = estimate_run(a_job(tmp_path, text), Seen(rate_per_s, loads_s=(3.0,)))
-    minutes = (foreseen.search_s + foreseen.proof_s) / 60.0
+    estimate = estimate_run(a_job(tmp_path, text), Seen(rate_per_s, loads_s=(3.0,)))
+    minutes = estimate.total_s / 60.0
     assert took_minutes / 1.5 <= minutes <= took_minutes * 1.5
 
 

@@ -64,7 +64,7 @@ class Serving(EmulatedBench):
 
     @property
     def levels(self) -> list[float]:
-        return [a.level for a in self.asked]
+        return [a.level for a in self.loads]
 
 
 def session_on(bench: Serving, plan: LoadPlan) -> Session:
@@ -113,7 +113,7 @@ def test_no_load_is_begun_with_that_was_seen_to_be_too_much(
 
 
 @pytest.mark.parametrize(
-    ("capacity", "held", "asked_for"),
+    ("capacity", "highest", "levels"),
     [
         (400.0, 320.0, [80.0, 160.0, 320.0, 640.0]),
         (20.0, 80.0, [80.0]),
@@ -121,9 +121,9 @@ def test_no_load_is_begun_with_that_was_seen_to_be_too_much(
     ],
 )
 def test_of_listed_loads_the_last_before_a_miss_holds(
-    capacity: float, held: float, asked_for: list[float]
+    capacity: float, highest: float, levels: list[float]
 ) -> None:
     bench = Serving(capacity)
-    assert highest_that_holds(bench, (80.0, 160.0, 320.0, 640.0, 1280.0), 7) == held
-    assert bench.levels == asked_for
+    assert highest_that_holds(bench, (80.0, 160.0, 320.0, 640.0, 1280.0), 7) == highest
+    assert bench.levels == levels
     assert set(bench.seeds) == {7}

@@ -57,8 +57,8 @@ def fitting(counts: Sequence[int], history: Sequence[Trial], *slos: Slo) -> list
 class TestRefusals:
     def test_what_asks_for_more_than_a_refused_one(self) -> None:
         refusals = Refusals([refused(config(3))])
-        asked = [config(2), config(3, 16), config(4), config(4, 4)]
-        assert [refusals.forbids(c) for c in asked] == [False, True, True, False]
+        candidates = [config(2), config(3, 16), config(4), config(4, 4)]
+        assert [refusals.forbids(c) for c in candidates] == [False, True, True, False]
         several = Refusals([refused(both(3, 1))])
         assert [several.forbids(c) for c in (both(3, 2), both(2, 4))] == [True, False]
 
@@ -79,9 +79,9 @@ class TestRefusals:
     )
     def test_only_a_want_of_memory_is_one_of_other_thread_counts_too(self, reason: str) -> None:
         threads, kind = "parameters.intra_op_thread_count", "instance_group.kind"
-        small, asked = config(2, **{threads: "1"}), config(3, **{threads: "4"})
-        assert Refusals([refused(small, reason)]).forbids(asked)
-        assert not Refusals([refused(small)]).forbids(asked)
+        small, larger = config(2, **{threads: "1"}), config(3, **{threads: "4"})
+        assert Refusals([refused(small, reason)]).forbids(larger)
+        assert not Refusals([refused(small)]).forbids(larger)
         assert not Refusals([refused(small, reason)]).forbids(config(1, **{threads: "1"}))
         on_gpu, on_cpu = (config(2, **{kind: f"KIND_{k}"}) for k in ("GPU", "CPU"))
         assert not Refusals([refused(on_gpu, reason)]).forbids(on_cpu)
@@ -90,20 +90,25 @@ class TestRefusals:
         self,
     ) -> None:
         threads, kind = "parameters.intra_op_thread_count", "instance_group.kind"
-        held = refused(config(2, **{threads: "1"}), "device 0 is in use by another process")
+        busy = refused(config(2, **{threads: "1"}), "device 0 is in use by another process")
         served = trial(config(1, **{threads: "1"}))
-        asked = [config(2, 4, **{threads: "2"}), config(3), config(1, 16), config(2, **{kind: "G"})]
-        forbidden = [Refusals([served, held]).forbids(c) for c in asked]
+        candidates = [
+            config(2, 4, **{threads: "2"}),
+            config(3),
+            config(1, 16),
+            config(2, **{kind: "G"}),
+        ]
+        forbidden = [Refusals([served, busy]).forbids(c) for c in candidates]
         assert forbidden == [True, True, False, False], "on something else there may be room"
-        assert not Refusals([served, held, trial(config(3))]).forbids(config(2))
+        assert not Refusals([served, busy, trial(config(3))]).forbids(config(2))
         elsewhere = trial(config(1, **{threads: "4"}))
-        assert not Refusals([elsewhere, held]).forbids(config(2)), "its threads may be the reason"
+        assert not Refusals([elsewhere, busy]).forbids(config(2)), "its threads may be the reason"
 
 
 class TestCannotFit:
     def test_one_reading_says_what_an_instance_takes(self) -> None:
-        told = cannot_fit(config(4), [trial(config(1), taken=4.0)], ())
-        assert VALUES.findall(texts([told])[0]) == ["15.28 GiB", "12.8 GiB", "GPU-5d2c", "20%"]
+        reason = cannot_fit(config(4), [trial(config(1), taken=4.0)], ())
+        assert VALUES.findall(texts([reason])[0]) == ["15.28 GiB", "12.8 GiB", "GPU-5d2c", "20%"]
         assert fitting((1, 2, 3, 4), [trial(config(1), taken=4.0)]) == [1, 2, 3]
 
     def test_readings_of_several_counts_show_what_instances_share(self) -> None:
@@ -139,8 +144,8 @@ class TestCannotFit:
         on_full = replace(on_gpus, memory={**gpus, **full, **rest})
         assert "memory of GPU-8" in texts([cannot_fit(config(3), [on_full], ())])[0]
         stubs = replace(on_gpus, memory=rest)
-        told = cannot_fit(config(60), [stubs], ())
-        assert VALUES.findall(texts([told])[0]) == ["56.48 GiB", "51.2 GiB", "20%"]
+        reason = cannot_fit(config(60), [stubs], ())
+        assert VALUES.findall(texts([reason])[0]) == ["56.48 GiB", "51.2 GiB", "20%"]
         stubs = replace(on_gpus, memory={SHM: rest[SHM]})
         assert "MiB free /dev/shm" in texts([cannot_fit(config(60), [stubs], ())])[0]
 
@@ -154,8 +159,13 @@ class TestCannotFit:
     def test_memory_is_separate_for_each_of_several_models(self) -> None:
         used = {(1, 1): 2.0, (2, 1): 3.0, (1, 2): 5.0}
         history = [trial(both(*n), taken=taken, total=9) for n, taken in used.items()]
-        asked = [both(4, 1), both(2, 2), both(1, 3), both(4, 2)]
-        assert [cannot_fit(c, history, ()) is None for c in asked] == [True, True, False, False]
+        candidates = [both(4, 1), both(2, 2), both(1, 3), both(4, 2)]
+        assert [cannot_fit(c, history, ()) is None for c in candidates] == [
+            True,
+            True,
+            False,
+            False,
+        ]
 
     def test_what_a_rate_limiter_shares_out_is_no_instance_and_takes_no_memory(self) -> None:
         def limited(instances: int, resources: int) -> Candidate:
@@ -178,6 +188,12 @@ class TestCannotFit:
         assert read == history
         for n in (3, 4, 5):
             assert cannot_fit(config(n), read, ()) == cannot_fit(config(n), history, ())
+
+
+def test_a_reading_with_the_copy_before_a_reload_refuses_no_config_that_fits() -> None:
+    history = [trial(config(1), taken=2.0), trial(config(1), taken=4.0)]
+    for trials in (history, history[::-1]):
+        assert fitting([1, 2, 4, 6, 7, 8], trials) == [1, 2, 4, 6]
 
 
 @pytest.mark.parametrize(

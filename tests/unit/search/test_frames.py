@@ -11,9 +11,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from builders.again_bench import bench_rules
 from builders.candidates import candidate_of
 from builders.emulated import a_session
 from builders.measurements import synthetic_measurement, synthetic_server
+from builders.searches import ListedSearcher
 from builders.serving import served_one
 
 import tuner
@@ -29,13 +31,10 @@ from tuner.machine.process import Priority
 from tuner.measurement.measurement import LoadPoint, Measurement
 from tuner.measurement.window import Window, window_of
 from tuner.meter.bench import TritonBench
-from tuner.meter.rules import BenchRules
 from tuner.modelconfig.message import parse
 from tuner.prepare.timebook import TimeBook
 from tuner.score.next_load import load_plan
-from tuner.score.trial import Trial
 from tuner.search.searching import search
-from tuner.search.strategy import Proposal
 from tuner.server.server import Endpoints
 from tuner.space.candidate import Candidate
 from tuner.spec.model import Spec
@@ -60,27 +59,6 @@ PROGRAM: Any = SimpleNamespace(
 
 class Reached(BaseException):
     """A process would have been started; nothing of ours handles this."""
-
-
-class Searcher:
-    """Has the current config measured, and then another one that may race with it."""
-
-    def __init__(self) -> None:
-        self.history: list[Trial] = []
-
-    leads = ()
-
-    def rank(self, leads: Any, *, by_looks: bool) -> None:
-        pass
-
-    def next(self) -> Proposal | None:
-        return dict(enumerate([Proposal(CURRENT), Proposal(OTHER)])).get(len(self.history))
-
-    def start(self, _: Candidate) -> bool:
-        return True
-
-    def tell(self, trial: Trial) -> None:
-        self.history.append(trial)
 
 
 class ServerThatIsNotThere:
@@ -159,17 +137,15 @@ def stacks_of_a_search(
         }
     )
     plan = load_plan(spec.workload, spec.objective, spec.slos)
-    rules = BenchRules(
+    rules = bench_rules(
         slos=spec.slos,
         arrivals=plan.arrivals,
         window=lambda load, rate: window_of(spec, load, rate),
-        checkpoint=lambda: None,
-        measured=lambda _: None,
     )
     deployer: Any = ServerThatIsNotThere(directory)
     load = a_load(kind, 1 if plan.arrivals.open_loop else 3, directory)
     bench = TritonBench(deployer, lambda _: load, rules, TimeBook())
-    searcher: Any = Searcher()
+    searcher: Any = ListedSearcher([CURRENT, OTHER])
     history, _ = search(a_session(bench, spec, CURRENT, plan), searcher)
     assert [trial.reason for trial in history] == [None, None]
     return stacks
@@ -187,4 +163,4 @@ def test_the_way_from_the_search_to_a_process_is_short(
     assert len(stacks) - len(servers) > 6  # races, looks and searches of a capacity
     assert {stack[-1] for stack in stacks} == {"child"}
     longest = max(stacks, key=len)
-    assert len(longest) <= MOST, longest
+    assert len(longest) <= MOST, " ".join(longest)

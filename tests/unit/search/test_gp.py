@@ -197,11 +197,11 @@ def test_it_finds_more_than_random_search() -> None:
     def best(name: StrategyName, seed: int) -> float:
         return max(t.score.value for t in tried(name, seed)[:20] if t.score and t.score.feasible)
 
-    found, chance = (
+    model_based, chance = (
         statistics.fmean(best(name, seed) for seed in range(2))
         for name in (StrategyName.GP, StrategyName.RANDOM)
     )
-    assert found > 1.05 * chance
+    assert model_based > 1.05 * chance
 
 
 def test_it_keeps_away_from_what_misses_an_slo_however_much_it_answers() -> None:
@@ -216,13 +216,13 @@ def test_what_is_being_measured_counts_as_observed_at_what_is_expected_of_it() -
     known = [c for c in space.enumerate() if fields_of(c)[THREADS] in (1, 64)]
     history = [measured(n, c, 100.0 + 20.0 * n) for n, c in enumerate([space.current, *known])]
     taken = {t.candidate.key for t in history}
-    pending, found = list[Candidate](), list[Candidate]()
+    pending, proposals = list[Candidate](), list[Candidate]()
     for _ in range(3):
         proposal = built.propose(9, history, {*taken, *(c.key for c in pending)}, pending)
         assert isinstance(proposal, Proposal)
         pending.append(proposal.candidate)
-        found.append(proposal.candidate)
-    assert len({c.key for c in found}) == 3
+        proposals.append(proposal.candidate)
+    assert len({c.key for c in proposals}) == 3
     left = [c for c in space.enumerate() if c.key not in taken]
     best, used = built._leaders(history), history
     alone = built._outlook(left, used, best, ())

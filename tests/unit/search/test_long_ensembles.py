@@ -59,9 +59,9 @@ def test_a_long_ensemble_is_drafted_previewed_and_searched_in_seconds(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     begin = time.monotonic()
-    whole = make_ensemble(Path("models"), steps)
-    assert guarded(cli, ["init", whole, "--repository", "models"]) == 0
-    job = prepare(Request(Path(f"{whole}.yaml")))
+    ensemble = make_ensemble(Path("models"), steps)
+    assert guarded(cli, ["init", ensemble, "--repository", "models"]) == 0
+    job = prepare(Request(Path(f"{ensemble}.yaml")))
     assert len(job.searched) == steps
     assert len(previews(job, 3)) == 3
     assert time.monotonic() - begin < PREVIEW_S
@@ -79,12 +79,12 @@ def test_a_long_ensemble_is_drafted_previewed_and_searched_in_seconds(
 
 def test_of_steps_that_seldom_all_fit_at_once_those_that_do_are_drawn(tmp_path: Path) -> None:
     """Of draws of all steps at once, one in 460 would be loaded."""
-    whole = make_ensemble(tmp_path / "models", 12)
+    ensemble = make_ensemble(tmp_path / "models", 12)
     steps = [f"step-{number:02d}" for number in range(12)]
     sizes = "{space: {max_batch_size: {choice: [1, 2, 4, 8, 16]}}}"
     spec = tmp_path / "spec.yaml"
     spec.write_text(
-        f"model: {whole}\nrepository: models\nslo: [p99_latency <= 100ms]\nmodels:\n"
+        f"model: {ensemble}\nrepository: models\nslo: [p99_latency <= 100ms]\nmodels:\n"
         + "".join(f"  {step}: {sizes}\n" for step in steps)
     )
     space, luck = prepare(Request(spec)).space, random.Random(1)

@@ -32,7 +32,7 @@ def trial(job: Job, number: int, candidate: Candidate, level: float, capacity: f
 
 def test_the_time_left_is_what_the_plan_says_less_what_is_used(job: Job) -> None:
     plan = estimate_run(job)
-    assert outlook_of(job, []).left_s == plan.search_s + plan.proof_s
+    assert outlook_of(job, []).left_s == plan.total_s
     assert outlook_of(job, [], 30.0).left_s == plan.search_s - 30.0 + plan.proof_s
     assert outlook_of(job, [], 1e6).left_s == plan.proof_s
     first = trial(job, 0, job.space.current, 900.0, 1000.0)
@@ -44,7 +44,7 @@ def test_the_time_left_is_what_the_plan_says_less_what_is_used(job: Job) -> None
 def test_each_part_of_the_proof_that_is_over_shortens_the_time_left(job: Job) -> None:
     plan = estimate_run(job)
     left = [outlook_of(job, [], ahead=part).left_s for part in Ahead]
-    assert left == [plan.search_s + plan.proof_s, plan.proof_s, plan.after_rounds_s, plan.soak_s]
+    assert left == [plan.total_s, plan.proof_s, plan.after_rounds_s, plan.soak_s]
     assert left == sorted(left, reverse=True)
     assert plan.soak_s > 30.0
 
@@ -54,13 +54,13 @@ def test_the_gain_is_over_the_current_config_and_at_least_what_is_known_of_it(jo
     other = next(c for c in job.space.enumerate() if c != current)
     best = trial(job, 0, other, 900.0, 1000.0)
     assert outlook_of(job, [best], 0.0).gain is None
-    own = trial(job, 1, current, 300.0, 1000.0)
-    assert outlook_of(job, [own], 0.0).gain is None
-    found = outlook_of(job, [best, own], 0.0)
-    assert (found.gain, found.at_least) == (pytest.approx(3.0), False)
+    at_current = trial(job, 1, current, 300.0, 1000.0)
+    assert outlook_of(job, [at_current], 0.0).gain is None
+    outlook = outlook_of(job, [best, at_current], 0.0)
+    assert (outlook.gain, outlook.at_least) == (pytest.approx(3.0), False)
     lost = trial(job, 1, current, 900.0, 100.0)
-    found = outlook_of(job, [best, lost], 0.0)
-    assert found.at_least
-    assert found.gain == pytest.approx(9.0, rel=0.2)
+    outlook = outlook_of(job, [best, lost], 0.0)
+    assert outlook.at_least
+    assert outlook.gain == pytest.approx(9.0, rel=0.2)
     failed = Trial(1, current, TrialState.FAILED, reason=said("x"))
     assert outlook_of(job, [best, failed], 0.0).gain is None

@@ -38,8 +38,8 @@ class Timed:
 
 def a_session(bench: EmulatedBench) -> tuple[Session, Watching]:
     session, _ = a_search(bench, [])
-    told, book = Watching(), Timed(bench)
-    return replace(session, events=told, book=book), told  # type: ignore[arg-type]
+    watching, book = Watching(), Timed(bench)
+    return replace(session, events=watching, book=book), watching  # type: ignore[arg-type]
 
 
 def slowly(candidate: Candidate) -> float:
@@ -49,13 +49,13 @@ def slowly(candidate: Candidate) -> float:
 
 def test_leads_are_looked_at_once_and_those_that_answer_most_come_first() -> None:
     bench = EmulatedBench(slowly, **SLOW)
-    session, told = a_session(bench)
+    session, watching = a_session(bench)
     leads = [CANDIDATES[n] for n in (1, 4, 0, 2)]
     ranked = Screening(session).ranked(leads)
     assert list(ranked) == [CANDIDATES[n] for n in (4, 2, 1, 0)]
     assert [candidate for candidate, _ in bench.deployed] == leads
-    assert bench.asked == []
-    assert len(told.notes) == len(leads)
+    assert bench.loads == []
+    assert len(watching.notes) == len(leads)
 
 
 def test_configs_that_answer_about_as_much_keep_their_order() -> None:
@@ -67,10 +67,10 @@ def test_configs_that_answer_about_as_much_keep_their_order() -> None:
 
 def test_where_measurements_are_short_the_search_begins_at_once() -> None:
     bench = EmulatedBench(lambda candidate: 20.0 * served(candidate), alone_s=0.002)
-    session, told = a_session(bench)
+    session, watching = a_session(bench)
     assert list(Screening(session).ranked(CANDIDATES)) == CANDIDATES
     assert len(bench.deployed) == 1
-    assert told.notes == []
+    assert watching.notes == []
 
 
 @pytest.mark.parametrize("error", [DeployRefusedError("no"), ModelFailsError("no", "")])
@@ -86,11 +86,11 @@ def test_failed_screening_is_reported_and_bounds_nothing() -> None:
         def saturate(self, concurrency: int, seed: int, least_s: float = 0.0) -> Measurement:
             raise LoadFailedError("a full queue")
 
-    session, told = a_session(Refusing(slowly, **SLOW))
+    session, watching = a_session(Refusing(slowly, **SLOW))
     screening = Screening(session)
     session.bench.deploy(CANDIDATES[0])
     screening.look(CANDIDATES[0])
-    assert told.notes == ["no look at many requests at once: a full queue"]
+    assert watching.notes == ["no look at many requests at once: a full queue"]
     assert screening.lost(CANDIDATES[0], 1e9) is None
 
 
@@ -129,12 +129,12 @@ def test_a_search_climbs_the_best_lead_and_those_that_cannot_win_cost_nothing_mo
     assert [many for _, many in bench.looks].count(1) == 1  # nor is anyone looked at again
     answered = trials[0].saturated
     assert answered is not None
-    assert bench.asked[0].level == pytest.approx(FIRST_SHARE * answered.answered_per_s, rel=1e-4)
+    assert bench.loads[0].level == pytest.approx(FIRST_SHARE * answered.answered_per_s, rel=1e-4)
     most = answered.at_most_per_s
     assert most is not None
-    assert all(asked.level <= most for asked in bench.asked if asked.candidate == CANDIDATES[5])
+    assert all(load.level <= most for load in bench.loads if load.candidate == CANDIDATES[5])
     assert [t.state for t in trials[2:]] == [TrialState.PRUNED] * 2
-    assert {a.candidate for a in bench.asked} == {CANDIDATES[5], session.current}
+    assert {a.candidate for a in bench.loads} == {CANDIDATES[5], session.current}
     bound = [t.saturated.at_most_per_s for t in trials[2:] if t.saturated]
     best = trials[0].sustained_level
     assert best is not None

@@ -24,12 +24,12 @@ class Scripted(InOrder):
 
     def __init__(self, proposals: Sequence[Proposal]) -> None:
         self.proposals = list(proposals)
-        self.asked: list[tuple[int, int, int]] = []
+        self.calls: list[tuple[int, int, int]] = []
 
     def propose(
         self, number: int, history: Sequence[Trial], taken: Set[str], pending: object = ()
     ) -> Proposal | None:
-        self.asked.append((number, len(history), len(taken)))
+        self.calls.append((number, len(history), len(taken)))
         return self.proposals.pop(0) if self.proposals else None
 
 
@@ -96,7 +96,7 @@ def test_without_server_arguments_each_proposal_knows_all_trials() -> None:
     space = space_of(SURFACE)
     script = Scripted([Proposal(space.candidate(values_of({INSTANCES: n}))) for n in (1, 2, 3)])
     searched(Searcher(space, script), 4)
-    assert script.asked == [(1, 1, 1), (2, 2, 2), (3, 3, 3)]
+    assert script.calls == [(1, 1, 1), (2, 2, 2), (3, 3, 3)]
 
 
 def test_with_server_arguments_the_running_server_is_used_first() -> None:
@@ -166,7 +166,7 @@ def test_what_is_being_measured_is_proposed_to_nobody_else_and_numbered_on() -> 
         searcher.start(proposal)
         begun.append(proposal.candidate)
     assert begun == [space.current, *others]
-    assert [number for number, *_ in script.asked] == [1, 2, 3, 4]
+    assert [number for number, *_ in script.calls] == [1, 2, 3, 4]
     searcher.give_up(others[0])
     searcher.tell(synthetic_trial(0, others[2], []))
     assert [p.candidate for p in searcher.pending] == [space.current, others[1]]

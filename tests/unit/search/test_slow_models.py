@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from builders.again_bench import bench_rules
 from builders.candidates import candidate_of, fields_of
 from builders.emulated import a_session, saying
 from builders.events import Watching
@@ -19,10 +20,10 @@ from tuner.errors import LoadFailedError
 from tuner.load.latency import AnsweredRequests, measurement_of, observe_closed, observe_open
 from tuner.load.probes.warming import FirstCalls
 from tuner.load.traffic.arrivals import arrivals_of
+from tuner.measurement.batch_profile import BatchCall
 from tuner.measurement.measurement import LoadPoint, Measurement, Rejected, Stage
-from tuner.measurement.window import Window, round_window, soak_of, window_of
+from tuner.measurement.window import Window, soak_of, window_of
 from tuner.meter.bench import TritonBench
-from tuner.meter.rules import BenchRules
 from tuner.meter.session import Session
 from tuner.prepare.timebook import TimeBook
 from tuner.proof.proof import prove
@@ -127,13 +128,10 @@ def a_search(
     )
     events, rejected = Watching(), []
     plan = load_plan(spec.workload, spec.objective, spec.slos)
-    rules = BenchRules(
+    rules = bench_rules(
         slos=spec.slos,
         arrivals=plan.arrivals,
-        window=lambda load, rate: round_window(spec, load, rate),
-        brief=lambda load, rate: window_of(spec, load, rate, brief=True),
-        checkpoint=lambda: None,
-        measured=lambda _: None,
+        window=lambda load, rate: window_of(spec, load, rate, brief=True),
         rejected=rejected.append,
         note=events.note,
         soak=lambda load, rate, least_s: soak_of(spec, load, rate, least_s),
@@ -145,9 +143,9 @@ def a_search(
 
 
 def searched(session: Session, searcher: ListedSearcher) -> tuple[list[Any], StopReason]:
-    found = search(session, searcher)  # type: ignore[arg-type]
+    ended = search(session, searcher)  # type: ignore[arg-type]
     session.bench.enter(Stage.CONFIRMATION)
-    return found
+    return ended
 
 
 CLOSED = {"arrivals": {"kind": "closed"}}
@@ -180,11 +178,24 @@ def test_a_slow_model_is_tuned_to_its_end(service_s: float, slo: str, capacity: 
 
 
 def test_long_windows_are_announced_before_the_first() -> None:
-    session, searcher, _ = a_search(Server(0.25), "p99_latency <= 2s", 2)
+    server = Server(0.25)
+    session, searcher, _ = a_search(server, "p99_latency <= 2s", 2)
     searched(session, searcher)
     assert session.events.notes[0].startswith("one request at a time takes 250 ms; with 16 at once")
-    told = "p99_latency at about 6.4/s needs windows of 75 s, p95_latency 15 s; the run takes "
-    assert session.events.notes[1].startswith(told)
+    windows = "p99_latency at about 6.4/s needs windows of 49 s, p95_latency 9.7 s; the run takes "
+    assert session.events.notes[1].startswith(windows)
+    lengths = {round(length_s) for level, length_s in server.windows if f"{level:.2g}" == "6.4"}
+    assert lengths == {49}
+
+
+@pytest.mark.parametrize(("service_s", "longer"), [(0.002, False), (0.02, True)])
+def test_a_run_that_takes_longer_than_expected_is_announced_before_its_first_window(
+    service_s: float, longer: bool
+) -> None:
+    session, searcher, _ = a_search(Server(service_s), "p99_latency <= 100ms", 1, 4, 2)
+    searched(session, searcher)
+    announced = [note for note in session.events.notes if "the run takes about" in note]
+    assert len(announced) == longer
 
 
 def test_a_candidate_gets_fewer_measurements_where_each_takes_minutes() -> None:
@@ -193,6 +204,52 @@ def test_a_candidate_gets_fewer_measurements_where_each_takes_minutes() -> None:
     (trial,), _ = searched(session, searcher)
     assert len(trial.points) <= 3
     assert len(server.windows) == len(trial.points)
+
+
+@pytest.fixture
+def predicted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each instance is predicted to answer 8/s."""
+
+    def capacity_per_s(candidate: Candidate, *_: Any) -> float:
+        return 8.0 * int(fields_of(candidate)["instance_group.count"])  # type: ignore[arg-type]
+
+    rates = SimpleNamespace(capacity_per_s=capacity_per_s)
+    monkeypatch.setattr("tuner.search.measuring.BatchRates.of", lambda *_: rates)
+    calls = FirstCalls("m", batch_calls=(BatchCall(1, 1, 0.1),))
+    monkeypatch.setattr(Server, "await_first_answers", lambda *_: [calls])
+
+
+@pytest.mark.usefixtures("predicted")
+def test_a_load_far_below_a_predicted_capacity_is_not_measured_where_that_takes_long() -> None:
+    server = Server(0.1)
+    session, searcher, _ = a_search(server, "p99_latency <= 600ms", 1, 4)
+    (first, second), _ = searched(session, searcher)
+    assert first.score is not None
+    assert 6.0 < first.score.value < 10.0
+    assert second.points[0].level == pytest.approx(32.0)
+    assert second.score is not None
+    assert 30.0 < second.score.value < 40.0
+
+
+@pytest.mark.usefixtures("predicted")
+def test_a_candidate_that_misses_at_its_predicted_capacity_still_races() -> None:
+    """All of its instances use one device."""
+    server = Server(0.1)
+    session, searcher, _ = a_search(server, "p99_latency <= 600ms", 1, 4)
+    deploy = server.deploy
+
+    def shared(candidate: Candidate) -> Any:
+        deployed, server.instances = deploy(candidate), 1
+        return deployed
+
+    server.deploy = shared  # type: ignore[method-assign]
+    (first, second), _ = searched(session, searcher)
+    assert first.score is not None
+    assert second.state is TrialState.PRUNED
+    assert first.sustained_level is not None
+    to_beat = 1.02 * first.sustained_level
+    assert second.points[0].level == pytest.approx(to_beat, rel=0.001)
+    assert second.points[-1].level > 1.3 * to_beat
 
 
 @pytest.mark.parametrize(
@@ -311,7 +368,7 @@ def test_of_a_loser_forty_requests_tell_enough_and_give_no_verdict() -> None:
     assert lost.state is TrialState.PRUNED
     assert 40 <= informing.level * informing.measurement.duration_s <= 41
     assert informing.outcome is SloOutcome.TOO_FEW
-    aim = Aim(session.spec.objective, session.spec.slos, session.plan)
+    aim = Aim(session.spec.objective)
     alone = replace(lost, points=(race,))
     assert aim.bound(lost) == aim.bound(alone)
 
@@ -339,7 +396,7 @@ def test_over_a_slow_config_far_behind_only_the_best_finalist_is_measured_again(
 
 def test_a_window_that_lacks_a_few_answers_is_measured_again_though_it_gets_little_longer() -> None:
     """With 290 of 299 answers in 3 s a config was taken for one that misses its SLO."""
-    session, _, rejected = a_search(Server(1 / 96.7), "p99_latency <= 1s", 1, **CLOSED)
+    session, _, rejected = a_search(Server(1 / 96.7), "p99_latency <= 1s", 1, window="6s", **CLOSED)
     session.bench.deploy(session.current)
     point = session.bench.measure(6.0, 1)
     assert [r.measurement.completed_count for r in rejected if r.measurement] == [290]

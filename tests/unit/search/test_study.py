@@ -93,9 +93,9 @@ def test_a_study_of_another_space_is_refused(file: Path) -> None:
 
 
 def test_a_study_that_cannot_be_opened_is_an_environment_error() -> None:
-    with pytest.raises(EnvironmentNotReadyError) as told:
+    with pytest.raises(EnvironmentNotReadyError) as error:
         record_of(Path("/no/such/directory/study.db"))
-    assert "free some space" in told.value.hint
+    assert "free some space" in error.value.hint
 
 
 def test_optuna_is_not_heard(

@@ -77,7 +77,7 @@ def test_half_an_answer_is_none(answering: Callable[[Iterator[bytes]], None], bo
     with pytest.raises(OSError, match=f"ends after {len(body)} of 50 bytes"):
         get(ENDPOINTS, "metrics", "/metrics", 5.0)
     answering(iter([CHUNKED, b"50\r\n", body]))
-    with pytest.raises(OSError, match="no HTTP"):
+    with pytest.raises(OSError, match="not an HTTP response"):
         get(ENDPOINTS, "metrics", "/metrics", 5.0)
 
 
@@ -102,9 +102,9 @@ def test_an_answer_without_an_end_is_given_up_in_time(
     answering: Callable[[Iterator[bytes]], None], parts: Callable[[], Iterator[bytes]]
 ) -> None:
     answering(parts())
-    with within(3.0), pytest.raises(OSError) as told:
+    with within(10.0), pytest.raises(OSError) as error:
         get(ENDPOINTS, "metrics", "/metrics", 0.5)
-    assert len(str(told.value)) < 2100
+    assert len(str(error.value)) < 2100
 
 
 def test_an_error_does_not_repeat_megabytes_of_a_server(
@@ -112,9 +112,9 @@ def test_an_error_does_not_repeat_megabytes_of_a_server(
 ) -> None:
     text = b"a " + b"x" * 5_000_000 + b"\n"
     answering(iter([OK, b"Content-Length: %d\r\n\r\n" % len(text), text]))
-    with Control(ENDPOINTS) as control, pytest.raises(ServerGoneError, match="metrics: ") as told:
+    with Control(ENDPOINTS) as control, pytest.raises(ServerGoneError, match="metrics: ") as error:
         control.metrics()
-    assert len(told.value.message) < 2100
+    assert len(error.value.message) < 2100
     answering(iter([b"x" * 60_000 + b"\r\n"]))
     with pytest.raises(EnvironmentNotReadyError, match="no server answers") as unready:
         check(ENDPOINTS)

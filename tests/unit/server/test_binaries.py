@@ -79,7 +79,7 @@ def test_the_stub_gets_this_pythons_library_under_every_name_that_it_asks_for(
 ) -> None:
     """The stub of 3.13 asks for a copy in the wheel, which Debian's 3.13 cannot work with."""
     major, minor = sys.version_info[:2]
-    copy, own = f"libpython{major}-419a3a08.{minor}.so.1.0", f"libpython{major}.{minor}.so.1.0"
+    copy, plain = f"libpython{major}-419a3a08.{minor}.so.1.0", f"libpython{major}.{minor}.so.1.0"
     server = tmp_path / "site-packages" / "pytriton" / "tritonserver"
     stub = f"python_backend_stubs/{major}.{minor}/triton_python_backend_stub"
     for file in (server / stub, server / "backends" / "python" / "utils.py"):
@@ -90,15 +90,15 @@ def test_the_stub_gets_this_pythons_library_under_every_name_that_it_asks_for(
     monkeypatch.setattr(binaries, "_check_libraries", lambda *_: None)
     monkeypatch.setattr(binaries.sysconfig, "get_config_var", lambda _: str(tmp_path))
     monkeypatch.setattr(binaries.sys, "base_prefix", str(tmp_path))
-    with pytest.raises(EnvironmentNotReadyError, match=f"lacks {own}") as error:
+    with pytest.raises(EnvironmentNotReadyError, match=f"lacks {plain}") as error:
         binaries._wheel_surroundings(server, tmp_path / "none", {})
     assert f"apt-get install libpython{major}.{minor}" in error.value.hint
-    (tmp_path / own).touch()
+    (tmp_path / plain).touch()
     variables, _ = binaries._wheel_surroundings(server, tmp_path / "private", {})
     first = Path(variables["LD_LIBRARY_PATH"].split(":")[0])
     assert {path.name: path.readlink() for path in first.iterdir()} == {
-        own: tmp_path / own,
-        copy: tmp_path / own,
+        plain: tmp_path / plain,
+        copy: tmp_path / plain,
     }
 
 
@@ -108,14 +108,14 @@ SCRIPT = "#!/usr/bin/env python3\n"
 @pytest.fixture
 def codes(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
     """Exit codes of programs for an unknown option, by their parent directory; 99 else."""
-    found: dict[str, int] = {}
+    exit_codes: dict[str, int] = {}
 
     def run(command: list[str], _: object) -> tuple[int, str]:
-        code = found.get(Path(command[0]).parent.name, 99)
+        code = exit_codes.get(Path(command[0]).parent.name, 99)
         return code, "Perf Analyzer Version 0.0.0 (commit 3a49a23)\n"
 
     monkeypatch.setattr(binaries, "_run", run)
-    return found
+    return exit_codes
 
 
 def script(path: Path) -> Path:
@@ -141,8 +141,8 @@ def test_perf_analyzer_is_the_program_of_its_package_and_not_the_script(
         (tmp_path / "links").mkdir()
         (tmp_path / "links" / "perf_analyzer").symlink_to(command)
         command = tmp_path / "links" / "perf_analyzer"
-    with binaries.perf_analyzer(str(command), {"PATH": ""}) as found:
-        assert (found.binary, found.version) == (program, "2.60.0")
+    with binaries.perf_analyzer(str(command), {"PATH": ""}) as installation:
+        assert (installation.binary, installation.version) == (program, "2.60.0")
 
 
 def test_a_linked_perf_analyzer_comes_before_the_package_beside_its_link(
@@ -159,13 +159,13 @@ def test_a_linked_perf_analyzer_comes_before_the_package_beside_its_link(
     (tmp_path / "venv" / "bin").mkdir()
     link = tmp_path / "venv" / "bin" / "perf_analyzer"
     link.symlink_to(image)
-    with binaries.perf_analyzer(str(link), {"PATH": ""}) as found:
-        assert found.binary == program
-    own = elf(tmp_path / "own", INTERPRETER)
+    with binaries.perf_analyzer(str(link), {"PATH": ""}) as installation:
+        assert installation.binary == program
+    sibling = elf(tmp_path / "own", INTERPRETER)
     link.unlink()
-    link.symlink_to(own)
-    with binaries.perf_analyzer(str(link), {"PATH": ""}) as found:
-        assert (found.binary, found.version) == (link, "0.0.0 (commit 3a49a23)")
+    link.symlink_to(sibling)
+    with binaries.perf_analyzer(str(link), {"PATH": ""}) as installation:
+        assert (installation.binary, installation.version) == (link, "0.0.0 (commit 3a49a23)")
 
 
 @pytest.mark.parametrize(("code", "refused"), [(0, True), (99, False)])
@@ -177,8 +177,8 @@ def test_a_script_that_loses_the_exit_code_of_perf_analyzer_is_refused(
     with (
         pytest.raises(EnvironmentNotReadyError, match="hides whether") if refused else nullcontext()
     ):
-        with binaries.perf_analyzer(str(command), {"PATH": ""}) as found:
-            assert found.binary == command
+        with binaries.perf_analyzer(str(command), {"PATH": ""}) as program:
+            assert program.binary == command
 
 
 @pytest.mark.parametrize(

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from builders.effort import takes_at_most
 from tritonclient.grpc import service_pb2
 
 from tuner.errors import ServerGoneError
@@ -18,8 +18,8 @@ from tuner.server.server import Endpoints
 
 
 def test_a_version_that_never_ends_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
-    told = SimpleNamespace(version="2" * 100_000)
-    monkeypatch.setattr(Control, "metadata", lambda _: told)
+    metadata = SimpleNamespace(version="2" * 100_000)
+    monkeypatch.setattr(Control, "metadata", lambda _: metadata)
     with Control(Endpoints("h:1", "g:1", None)) as asking:
         assert len(asking.version()) < 300
 
@@ -30,14 +30,14 @@ class FakeClient:
     def __init__(self, *states: str | None) -> None:
         self.states: Iterator[str | None] = iter(states)
         self.last: str | None = None
-        self.asked = 0
+        self.calls = 0
         self.unloaded: list[str] = []
 
     def unload_model(self, model: str, **_: Any) -> None:
         self.unloaded.append(model)
 
     def get_model_repository_index(self, **_: Any) -> Any:
-        self.asked += 1
+        self.calls += 1
         self.last = next(self.states, self.last)
         models = [SimpleNamespace(name="other", state="READY")]
         if self.last is not None:
@@ -63,7 +63,7 @@ def test_unloading_returns_when_the_model_is_really_gone(
     client = FakeClient("READY", "UNLOADING", "UNLOADING", gone)
     controlled(monkeypatch, client).unload("m", 30.0)
     assert client.unloaded == ["m"]
-    assert client.asked == 4
+    assert client.calls == 4
 
 
 def test_a_state_of_another_release_is_neither_ready_nor_gone(
@@ -71,7 +71,7 @@ def test_a_state_of_another_release_is_neither_ready_nor_gone(
 ) -> None:
     client = FakeClient("DRAINING", "UNAVAILABLE")
     controlled(monkeypatch, client).unload("m", 30.0)
-    assert client.asked == 2
+    assert client.calls == 2
     assert controlled(monkeypatch, FakeClient("DRAINING")).state("m") is ModelState.LOADING
 
 
@@ -135,10 +135,12 @@ def test_address_that_is_no_metrics_endpoint_is_reported(text: str) -> None:
 
 def test_a_line_that_would_take_minutes_to_parse_is_refused_before() -> None:
     labels = ",".join(f'l{k}="v"' for k in range(200_000))
-    begin = time.process_time()
-    with pytest.raises(ServerGoneError, match="a line of 2,"):
-        Metrics.parse(f"nv_x 1\nnv_x{{{labels}}} 1\n")
-    assert time.process_time() - begin < 1.0
+
+    def refused() -> None:
+        with pytest.raises(ServerGoneError, match="a line of 2,"):
+            Metrics.parse(f"nv_x 1\nnv_x{{{labels}}} 1\n")
+
+    assert takes_at_most(100, refused)
 
 
 def test_whatever_the_parser_raises_is_no_metrics_endpoint(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -160,8 +162,8 @@ def test_non_finite_metric_is_left_out_and_reported_once(
     assert gpu_use(metrics[0]) == {}
     assert metrics[0].values("nv_gpu_memory_total_bytes") == []
     assert metrics[0].values("nv_inference_pending_request_count") == [3, 2]
-    (told,) = caplog.messages
-    assert "nv_gpu_memory_total_bytes" in told
+    (message,) = caplog.messages
+    assert "nv_gpu_memory_total_bytes" in message
 
 
 def test_summaries_of_a_server_without_load_are_nothing_to_tell(

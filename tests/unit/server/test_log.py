@@ -127,8 +127,8 @@ def test_refusal_drops_tritons_wrapping_and_keeps_the_exception(reason: str, wor
 
 def test_a_refusal_says_out_of_memory_where_only_the_log_does() -> None:
     message = "load failed for model 'm': version 1 is at UNAVAILABLE state: Internal: no engine;"
-    found = refusal(message, "m", TENSORRT)
-    assert found == "no engine: 1: [b.cpp::allocate::20] Cuda Runtime (out of memory)"
+    reason = refusal(message, "m", TENSORRT)
+    assert reason == "no engine: 1: [b.cpp::allocate::20] Cuda Runtime (out of memory)"
     lines = TENSORRT.splitlines(keepends=True)
     assert refusal(message, "m", "".join(lines[:3] + lines[4:])) == "no engine", "another model's"
 
@@ -192,11 +192,11 @@ def test_an_ensemble_that_does_not_load_is_refused_with_its_steps_words(
         ("unexpected inference output 'memory'", False),
     ],
 )
-def test_out_of_memory(reason: str, expected: bool) -> None:
+def test_reason_says_whether_memory_ran_out(reason: str, expected: bool) -> None:
     assert out_of_memory(reason) is expected
 
 
-def test_what_a_machine_without_a_gpu_logs_of_an_ensemble_is_not_why_a_request_failed() -> None:
+def test_log_line_of_a_machine_without_a_gpu_is_no_reason_of_a_failed_request() -> None:
     """Else what a load generator that was stopped dropped would pass for the model's failures."""
     line = (
         'E1122 16:44:01.884384 9830 ensemble_scheduler.cc:1549] "unable to create stream for '
@@ -210,7 +210,7 @@ def test_what_a_machine_without_a_gpu_logs_of_an_ensemble_is_not_why_a_request_f
 
 
 @pytest.mark.parametrize("case", yaml.safe_load(CASES.read_text()), ids=lambda c: c["source"])
-def test_what_servers_say_is_understood(case: dict[str, str]) -> None:
+def test_lines_of_real_servers_have_their_meanings(case: dict[str, str]) -> None:
     """Real lines; a harmless one never hides the line that says why."""
     why = 'E1125 02:03:20.688913 20307 pb_stub.cc:402] "ValueError: no such word"\n'
     words = refusal(case["refusal"], "m", "") if "refusal" in case else failure(case["log"])

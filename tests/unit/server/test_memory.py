@@ -36,9 +36,9 @@ def metrics(use_mib: Mapping[str, tuple[int, int]]) -> Metrics:
 
 @pytest.mark.parametrize("count", [1, 2, 8])
 def test_each_gpu_that_triton_sees_is_distinguished(count: int) -> None:
-    told = metrics({uuid: (1000 * n + 500, 81559) for n, uuid in enumerate(GPUS[:count])})
-    found = read_memory(lambda: told, Place.ELSEWHERE, "all")
-    assert found == {
+    text = metrics({uuid: (1000 * n + 500, 81559) for n, uuid in enumerate(GPUS[:count])})
+    in_use = read_memory(lambda: text, Place.ELSEWHERE, "all")
+    assert in_use == {
         f"memory of {uuid}": Memory((1000 * n + 500) * MIB, 0, 81559 * MIB)
         for n, uuid in enumerate(GPUS[:count])
     }
@@ -97,13 +97,13 @@ class FakeNvml:
         return uuid
 
 
-def driver(monkeypatch: pytest.MonkeyPatch, found: FakeNvml | None) -> None:
-    monkeypatch.setitem(sys.modules, "pynvml", found)
+def driver(monkeypatch: pytest.MonkeyPatch, nvml: FakeNvml | None) -> None:
+    monkeypatch.setitem(sys.modules, "pynvml", nvml)
 
 
-def of_gpus(told: Metrics | None) -> dict[str, Memory]:
-    found = read_memory(lambda: told, Place.CONTAINER, "all")
-    return {name: m for name, m in found.items() if name != MACHINE}
+def of_gpus(text: Metrics | None) -> dict[str, Memory]:
+    in_use = read_memory(lambda: text, Place.CONTAINER, "all")
+    return {name: m for name, m in in_use.items() if name != MACHINE}
 
 
 def test_the_driver_knows_the_slices_that_metrics_lack(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -134,8 +134,8 @@ def test_without_a_driver_the_first_metrics_are_waited_for(
     monkeypatch.setattr(memory.time, "sleep", lambda _: None)
     texts = [metrics({GPUS[0]: (0, 0)}), metrics({GPUS[0]: (0, 0)}), metrics({GPUS[0]: (5, 80)})]
     assert of_gpus(texts[0]) == {}
-    found = read_memory(lambda: texts.pop(0), Place.CONTAINER, "all", patient=True)
-    assert found[f"memory of {GPUS[0]}"] == Memory(5 * MIB, 0, 80 * MIB)
+    in_use = read_memory(lambda: texts.pop(0), Place.CONTAINER, "all", patient=True)
+    assert in_use[f"memory of {GPUS[0]}"] == Memory(5 * MIB, 0, 80 * MIB)
     assert texts == []
 
 
@@ -150,10 +150,10 @@ def test_the_limit_of_a_container_is_its_machines_memory(
     statistics.write_text(f"anon 1\ninactive_file {20 * MIB}\n")
     monkeypatch.setattr(memory, "_CGROUP", tmp_path)
     monkeypatch.setattr(memory, "_processes", lambda _: [])  # others of this test's own
-    found = read_memory(lambda: None, Place.HERE, "none")
-    assert found[MACHINE].total_bytes == 256 * MIB
-    assert (found[MACHINE].taken_bytes, found[MACHINE].others_bytes) == (0, 80 * MIB)
-    assert found[SHM].total_bytes > 0
+    in_use = read_memory(lambda: None, Place.HERE, "none")
+    assert in_use[MACHINE].total_bytes == 256 * MIB
+    assert (in_use[MACHINE].taken_bytes, in_use[MACHINE].others_bytes) == (0, 80 * MIB)
+    assert in_use[SHM].total_bytes > 0
     limit.write_text("max\n")
     assert read_memory(lambda: None, Place.HERE, "none")[MACHINE].total_bytes > 256 * MIB
 
@@ -166,9 +166,9 @@ def test_of_a_server_elsewhere_nothing_of_this_machine_is_read() -> None:
     assert read_memory(gone, Place.ELSEWHERE, "all") == {}
 
 
-def test_what_was_in_use_before_is_the_neighbours() -> None:
+def test_memory_in_use_before_the_server_is_the_neighbours() -> None:
     empty, now = Memory(300, 5000, 16000), Memory(4300, 5100, 16000)
-    found = taken({MACHINE: now, SHM: now}, {MACHINE: empty})
-    assert found == {MACHINE: Memory(4000, 5300, 16000)}
-    assert found[MACHINE].free_bytes == 10700
+    in_use = taken({MACHINE: now, SHM: now}, {MACHINE: empty})
+    assert in_use == {MACHINE: Memory(4000, 5300, 16000)}
+    assert in_use[MACHINE].free_bytes == 10700
     assert taken({MACHINE: empty}, {MACHINE: now})[MACHINE].taken_bytes == 0

@@ -94,23 +94,23 @@ def test_the_wheel_is_fetched_once_by_its_hash_and_without_dependencies(
     assert wheel.package(home) is None
     notes: list[str] = []
     wheel.fetch(home, notes.append)
-    found = wheel.package(home)
-    assert found == cached(home) / "pytriton"
+    directory = wheel.package(home)
+    assert directory == cached(home) / "pytriton"
     assert os.access(cached(home) / SERVER, os.X_OK)
-    assert not os.access(found / "__init__.py", os.X_OK)
+    assert not os.access(directory / "__init__.py", os.X_OK)
     assert pip.wanted == (
         "nvidia-pytriton==0.7.0 --hash=sha256:"
         "21f063ff93bb426d0c06b7a55e7eb9efcfe62c0dddd9a908e9877e18710128df\n"
     )
     assert {"-P", "--require-hashes", "--no-deps", "--only-binary=:all:"} <= {*pip.calls[0]}
-    for told in ("nvidia-pytriton==0.7.0", "55 MB", str(cached(home)), "TUNE_FETCH_SERVER=0"):
-        assert told in notes[0]
+    for fact in ("nvidia-pytriton==0.7.0", "55 MB", str(cached(home)), "TUNE_FETCH_SERVER=0"):
+        assert fact in notes[0]
     wheel.fetch(home, never)
     assert len(pip.calls) == 1
     assert [path.name for path in cached(home).parent.iterdir()] == [cached(home).name]
 
 
-def test_what_a_killed_fetch_left_never_counts_and_goes_with_the_next(
+def test_remains_of_a_killed_fetch_are_ignored_and_removed_by_the_next(
     pip: Pip, home: dict[str, str]
 ) -> None:
     left = cached(home).parent / ".fetching-abc" / "unpacked"
@@ -165,7 +165,7 @@ def test_a_second_tune_waits_for_the_one_that_fetches(
     monkeypatch.setattr(wheel.time, "sleep", sleep)
     notes: list[str] = []
     wheel.fetch(home, notes.append)
-    assert notes[0] == "another tune fetches the server: waiting for it"
+    assert notes[0] == "another tune process is downloading the server: waiting for it"
     assert len(waits) == 3
     assert wheel.package(home) is not None
 
@@ -178,9 +178,9 @@ def test_progress_is_reported_every_ten_seconds(
     monkeypatch.setattr(wheel.time, "monotonic", lambda: next(clock))
     notes: list[str] = []
     wheel.fetch(home, notes.append)
-    told = [note for note in notes if "still" in note]
-    assert told[0].endswith(": 2 of 55 MB")
-    assert 10 < len(told) < 28
+    progress = [note for note in notes if "still" in note]
+    assert progress[0].endswith(": 2 of 55 MB")
+    assert 10 < len(progress) < 28
 
 
 RETRY = "WARNING: Retrying (Retry(total=4, connect=None)) after connection broken by "
@@ -220,7 +220,7 @@ def test_a_failed_fetch_is_one_line_with_its_cause_and_the_command_to_run_by_han
 ) -> None:
     pip.said, pip.code = said, 1
     error = refused(home)
-    assert error.message == f"cannot fetch the server: {cause}"
+    assert error.message == f"cannot download the server: {cause}"
     assert "-m pip install --no-deps nvidia-pytriton==0.7.0" in error.hint
 
 
@@ -246,9 +246,9 @@ def test_a_variable_turns_it_off(value: str, pip: Pip, home: dict[str, str]) -> 
     off = {**home, "TUNE_FETCH_SERVER": value}
     wheel.fetch(off, never)
     assert pip.calls == []
-    told = wheel.missing_server(off)
-    assert f"$TUNE_FETCH_SERVER is {value}" in told.message
-    assert "-m pip install --no-deps nvidia-pytriton==0.7.0" in told.hint
+    error = wheel.missing_server(off)
+    assert f"$TUNE_FETCH_SERVER is {value}" in error.message
+    assert "-m pip install --no-deps nvidia-pytriton==0.7.0" in error.hint
     wheel.fetch({**home, "TUNE_FETCH_SERVER": "1"}, lambda _: None)
     assert wheel.package(off) is not None  # what is there is used
 
@@ -261,10 +261,10 @@ def test_other_pythons_neither_fetch_nor_use_the_cache(
     monkeypatch.setattr(wheel, "PYTHON", python)
     assert wheel.package(home) is None
     wheel.fetch({"HOME": f"{home['HOME']}/another"}, never)
-    told = wheel.missing_server(home)
-    assert told.message == "no tritonserver found"
-    assert ("uv venv --seed --python 3.13" in told.hint) == (python == "3.14")
-    assert ("triton-tune[local]" in told.hint) == (python != "3.14")
+    error = wheel.missing_server(home)
+    assert error.message == "no tritonserver found"
+    assert ("uv venv --seed --python 3.13" in error.hint) == (python == "3.14")
+    assert ("triton-tune[local]" in error.hint) == (python != "3.14")
 
 
 def test_an_installed_wheel_comes_before_the_cache(

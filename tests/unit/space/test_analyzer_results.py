@@ -14,7 +14,12 @@ from tuner.errors import SpecError
 from tuner.prepare.job import Job, Request, prepare
 from tuner.search.searcher import Searcher
 from tuner.search.strategies.registry import STRATEGIES
-from tuner.space.analyzer_results import first_configs, read_results
+from tuner.space.analyzer_results import (
+    FirstConfigs,
+    ReportedConfig,
+    first_configs,
+    read_results,
+)
 from tuner.spec.paths import DYNAMIC_BATCHING, INSTANCES, MAX_BATCH_SIZE
 
 CONFIG = """
@@ -91,6 +96,11 @@ def job(here: Path, results: Path, strategy: str = "gp") -> Job:
     return prepare(Request(spec=here / "spec.yaml"))
 
 
+def begun_with(made: Job) -> FirstConfigs:
+    assert made.spec.search.first is not None
+    return first_configs(made.case.reported, made.spec.search.first, made.space)
+
+
 def candidates_text(made: Job, candidate: Any) -> tuple[Any, ...]:
     fields = {knob.path: value for knob, value in candidate.fields.items()}
     return tuple(fields.get(path) for path in (INSTANCES, MAX_BATCH_SIZE, DYNAMIC_BATCHING))
@@ -98,13 +108,13 @@ def candidates_text(made: Job, candidate: Any) -> tuple[Any, ...]:
 
 def test_the_best_of_a_table_that_meet_its_constraints_go_first(tmp_path: Path) -> None:
     made = job(tmp_path, table(tmp_path / "metrics-model-inference.csv"))
-    found = first_configs(tmp_path / "metrics-model-inference.csv", made.space)
-    assert [candidates_text(made, c) for c in found.candidates] == [
+    first = begun_with(made)
+    assert [candidates_text(made, c) for c in first.candidates] == [
         (2, 16, True),
         (3, 8, True),
         (4, 32, True),
     ]
-    assert (found.count, found.outside) == (5, 1)
+    assert (first.count, first.outside) == (5, 1)
     (note,) = note_first(made.case)
     assert "of the 5 configs in metrics-model-inference.csv" in note.message
     assert "the space does not have 1" in note.message
@@ -112,12 +122,36 @@ def test_the_best_of_a_table_that_meet_its_constraints_go_first(tmp_path: Path) 
 
 def test_checkpoint_has_complete_configs_without_constraints(tmp_path: Path) -> None:
     made = job(tmp_path, checkpoint(tmp_path / "0.ckpt"))
-    found = first_configs(tmp_path / "0.ckpt", made.space)
-    assert [candidates_text(made, c) for c in found.candidates] == [
+    first = begun_with(made)
+    assert [candidates_text(made, c) for c in first.candidates] == [
         (4, 32, True),
         (2, 16, True),
         (3, 8, True),
     ]
+
+
+def test_tables_of_earlier_releases_and_of_several_models_say_the_configs_of_each(
+    tmp_path: Path,
+) -> None:
+    """As in the pull request of 2021 for CPUs, and as release 1.58 formats lists."""
+    path = tmp_path / "results.csv"
+    columns = "Model,Model Config Path,Instance Group,Max Batch Size,Throughput (infer/sec)\n"
+    path.write_text(
+        f"{columns}m,m_i6,2/CPU,,90.0\n"
+        '"a,b","a_config_1,b_config_default","2:CPU,1:CPU","8,16","100.0, [60.0,40.0]"\n'
+        'whole,"whole_config_4: a_config_2, b_config_3","3:CPU,1:CPU","8,4",50.0\n'
+    )
+    old, both, summed = read_results(path)
+    assert dict(old.configs) == {"m": {INSTANCES: 2, DYNAMIC_BATCHING: True}}
+    assert both.throughput_infer_per_s == 100.0
+    assert dict(both.configs) == {
+        "a": {INSTANCES: 2, MAX_BATCH_SIZE: 8, DYNAMIC_BATCHING: True},
+        "b": {INSTANCES: 1, MAX_BATCH_SIZE: 16},
+    }
+    assert dict(summed.configs) == {
+        "a": {INSTANCES: 3, MAX_BATCH_SIZE: 8, DYNAMIC_BATCHING: True},
+        "b": {INSTANCES: 1, MAX_BATCH_SIZE: 4, DYNAMIC_BATCHING: True},
+    }
 
 
 @pytest.mark.parametrize("strategy", ["gp", "tpe", "random"])
@@ -125,7 +159,7 @@ def test_a_search_begins_with_them_and_takes_none_as_measured(
     tmp_path: Path, strategy: str
 ) -> None:
     made = job(tmp_path, table(tmp_path / "results.csv"), strategy)
-    first = first_configs(tmp_path / "results.csv", made.space).candidates
+    first = begun_with(made).candidates
     chosen = STRATEGIES[made.spec.search.strategy](made.space, made.spec)
     searcher = Searcher(made.space, chosen, first=first)
     assert searcher.history == []
@@ -149,7 +183,9 @@ def test_a_search_begins_with_them_and_takes_none_as_measured(
         ),
     ],
 )
-def test_what_is_none_of_its_files_is_refused(tmp_path: Path, text: str, said: str) -> None:
+def test_file_that_is_no_result_of_model_analyzer_is_refused(
+    tmp_path: Path, text: str, said: str
+) -> None:
     path = tmp_path / "results"
     path.write_text(text)
     with pytest.raises(SpecError, match=said) as caught:
@@ -160,3 +196,29 @@ def test_what_is_none_of_its_files_is_refused(tmp_path: Path, text: str, said: s
 def test_results_of_other_models_are_refused_at_their_place_in_the_spec(tmp_path: Path) -> None:
     with pytest.raises(SpecError, match=r"spec.yaml:9:10: search.first: .* no results for m"):
         job(tmp_path, table(tmp_path / "results.csv", "other"))
+
+
+def test_results_are_read_once_for_checks_notes_and_the_search(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reads = list[Path]()
+
+    def counted(path: Path) -> list[ReportedConfig]:
+        reads.append(path)
+        return read_results(path)
+
+    monkeypatch.setattr("tuner.checks.parts.read_results", counted)
+    results = table(tmp_path / "results.csv")
+    made = job(tmp_path, results)
+    assert [*note_first(made.case)]
+    assert len(made.over(made.served).first) == 3
+    results.unlink()
+    assert made.first == begun_with(made).candidates
+    assert reads == [results]
+
+
+def test_results_that_cannot_be_read_are_refused_at_their_place_in_the_spec(tmp_path: Path) -> None:
+    path = tmp_path / "results.csv"
+    path.write_text("{")
+    with pytest.raises(SpecError, match=r"spec.yaml:9:10: search.first: .* not Model Analyzer's"):
+        job(tmp_path, path)

@@ -12,13 +12,14 @@ from builders.messages_spaces import ENSEMBLE, IO
 from builders.serving import served_one
 from builders.spaces import BATCHING, CACHE, DELAY, INSTANCES, PREFERRED
 
+from tuner.modelconfig.backends import is_completed
 from tuner.modelconfig.base import Base
-from tuner.modelconfig.keys import unread_keys
+from tuner.modelconfig.keys import misread_values, unread_keys
 from tuner.modelconfig.message import parse
 from tuner.modelconfig.path import with_fields
 from tuner.space.build import build_space
 from tuner.space.draft import Given, draft_spec
-from tuner.space.draft_instances import Machine
+from tuner.space.draft_instances import CudaUse, Machine
 from tuner.space.draft_space import DraftedModel
 from tuner.space.experts import EXPERTS
 from tuner.space.space import Space
@@ -76,6 +77,20 @@ def test_bounds_come_from_the_model_and_the_machine(tmp_path: Path) -> None:
     assert set(values["max_batch_size"]) == {4, 8, 16, 32}
     assert 5000 in values[DELAY]
     assert 5001 not in values[DELAY]
+
+
+@pytest.mark.parametrize(
+    ("slo", "longest", "remarks"),
+    [("p99_latency <= 900ms", 10_000, 0), ("p99_latency <= 1s", 200_000, 1)],
+)
+def test_delays_of_batch_jobs_are_longer_than_those_of_interactive_work(
+    slo: str, longest: int, remarks: int, tmp_path: Path
+) -> None:
+    text, _, space = drafted(tmp_path, CASES["cpu"], slo=slo)
+    assert text.count("# batch work, by the SLO: up to 200 ms") == remarks
+    (delay,) = (p for p in space.parameters if p.path == DELAY)
+    assert longest in delay
+    assert longest + 1 not in delay
 
 
 def test_open_dimensions_get_a_shape_to_be_changed(tmp_path: Path) -> None:
@@ -155,7 +170,7 @@ def test_open_dimensions_are_guessed_so_that_requests_stay_small(tmp_path: Path)
 
 
 @pytest.mark.parametrize(
-    ("config", "told"),
+    ("config", "warned"),
     [
         ("max_batch_size: 8", True),
         ("max_batch_size: 8 dynamic_batching { }", True),
@@ -163,11 +178,11 @@ def test_open_dimensions_are_guessed_so_that_requests_stay_small(tmp_path: Path)
     ],
 )
 def test_a_guessed_length_says_that_it_batches_as_production_may_not(
-    tmp_path: Path, config: str, told: bool
+    tmp_path: Path, config: str, warned: bool
 ) -> None:
     io = 'input { name: "x" data_type: TYPE_FP32 dims: [ -1 ] }'
     remark = "# one length for all: batches form here that do not in production"
-    assert (remark in drafted(tmp_path, f'name: "m" {config} {io}')[0]) is told
+    assert (remark in drafted(tmp_path, f'name: "m" {config} {io}')[0]) is warned
     ragged = io.replace("}", "allow_ragged_batch: true }")
     assert remark not in drafted(tmp_path, f'name: "m" {config} {ragged}')[0]
 
@@ -191,8 +206,8 @@ def test_an_ensemble_is_drafted_with_a_space_for_each_of_its_steps() -> None:
 
 
 def test_a_model_that_calls_others_is_drafted_with_them() -> None:
-    whole = DraftedModel(parse('name: "m" backend: "python"' + IO), calls=("bert",))
-    parts = {"m": whole, "bert": DraftedModel(parse('name: "bert" max_batch_size: 16' + IO))}
+    caller = DraftedModel(parse('name: "m" backend: "python"' + IO), calls=("bert",))
+    parts = {"m": caller, "bert": DraftedModel(parse('name: "bert" max_batch_size: 16' + IO))}
     text = draft_spec(parts, Machine(cores=4), "models")
     models = yaml.safe_load(text)["models"]
     assert models["m"] == {"calls": ["bert"], "space": {INSTANCES: {"int": [1, 4]}}}
@@ -203,12 +218,14 @@ def test_a_model_that_calls_others_is_drafted_with_them() -> None:
 def test_a_draft_says_where_the_code_calls_models_that_it_does_not_name(
     calls: tuple[str, ...], tmp_path: Path
 ) -> None:
-    whole = DraftedModel(parse('name: "m" backend: "python"' + IO), False, calls, ("1/model.py:7",))
-    parts = {"m": whole, **{n: DraftedModel(parse(f'name: "{n}"' + IO)) for n in calls}}
+    caller = DraftedModel(
+        parse('name: "m" backend: "python"' + IO), False, calls, ("1/model.py:7",)
+    )
+    parts = {"m": caller, **{n: DraftedModel(parse(f'name: "{n}"' + IO)) for n in calls}}
     target = tmp_path / "spec.yaml"
     target.write_text(draft_spec(parts, Machine(cores=4), "models"))
-    told = "# 1/model.py:7 calls models by names that are made at run time: list them all\n"
-    assert told in target.read_text()
+    remark = "# 1/model.py:7 calls models by names that are made at run time: list them all\n"
+    assert remark in target.read_text()
     assert load_spec(target).spec.models["m"].calls == calls
 
 
@@ -224,6 +241,103 @@ def test_a_batcher_that_the_backend_turns_on_is_not_called_off() -> None:
         text = draft_spec({"m": DraftedModel(config, completes)}, Machine(cores=4), "models")
         (line,) = (li for li in text.splitlines() if li.startswith("  dynamic_batching:"))
         assert now in line
+
+
+def test_sizes_that_a_config_prefers_may_be_left_out() -> None:
+    """Else no smaller max_batch_size can be tried."""
+    preferring = "max_batch_size: 64 dynamic_batching { preferred_batch_size: [ 32, 64 ] }"
+    config = parse(f'backend: "onnxruntime" {preferring}')
+    text = draft_spec({"m": DraftedModel(config)}, Machine(cores=4), "models")
+    assert "  dynamic_batching.preferred_batch_size: {subsets: [16, 32, 64, 128]" in text
+
+
+def test_sizes_below_those_that_a_sequence_batcher_prefers_are_not_drafted() -> None:
+    oldest = "sequence_batching { oldest { preferred_batch_size: 32 } }"
+    config = parse(f'backend: "onnxruntime" max_batch_size: 64 {oldest}')
+    text = draft_spec({"m": DraftedModel(config)}, Machine(cores=4), "models")
+    assert "max_batch_size: {choice: [32, 64, 128]}" in text
+    assert "# No smaller size: preferred_batch_size has 32." in text
+
+
+def test_a_model_for_gpus_alone_is_drafted_for_one_whatever_is_here() -> None:
+    config = parse('backend: "tensorrt" max_batch_size: 8')
+    text = draft_spec({"m": DraftedModel(config)}, Machine(cores=2), "models")
+    assert "instance_group.count: {int: [1, 4]}     # GPU" in text
+    assert "tensorrt needs a GPU and none is here" in text
+
+
+def test_an_accelerator_that_is_on_is_called_so() -> None:
+    on = (
+        'optimization { execution_accelerators { gpu_execution_accelerator { name: "tensorrt" } } }'
+    )
+    gpu = 'backend: "onnxruntime" instance_group { kind: KIND_GPU }'
+    for config, remarked in ((gpu, False), (f"{gpu} {on}", True)):
+        text = draft_spec({"m": DraftedModel(parse(config))}, Machine(4, gpus=1), "models")
+        assert ("on in config.pbtxt; " in text) is remarked
+
+
+def test_of_a_model_with_optional_inputs_alone_all_are_drafted_to_be_chosen_from(
+    tmp_path: Path,
+) -> None:
+    image = '{ name: "image" data_type: TYPE_FP16 dims: [ -1, 3 ] optional: true }'
+    video = '{ name: "video" data_type: TYPE_BOOL dims: 1 optional: true }'
+    text, *_ = drafted(tmp_path, f"max_batch_size: 8 input [ {image}, {video} ]")
+    assert "all inputs are optional: leave out those that your users do not send" in text
+    assert yaml.safe_load(text)["workload"]["inputs"]["shapes"] == {"image": [128, 3], "video": [1]}
+
+
+def test_random_values_are_said_to_be_no_sizes() -> None:
+    size = '{ name: "size" data_type: TYPE_INT32 dims: 2 is_shape_tensor: true }'
+    config = parse(f'backend: "tensorrt" max_batch_size: 8 input {size}')
+    text = draft_spec({"m": DraftedModel(config)}, Machine(4, gpus=1), "models")
+    assert "# size: sizes (is_shape_tensor), so random values end in errors:" in text
+
+
+def test_variants_are_of_the_versions_that_the_config_serves() -> None:
+    config = parse("max_batch_size: 8 version_policy { specific { versions: [ 2, 3 ] } }")
+    part = DraftedModel(config, versions=(1, 2, 3))
+    text = draft_spec({"m": part}, Machine(4), "models")
+    assert "version_policy.specific.versions: {choice: [[2], [3]]}" in text
+
+
+@pytest.mark.parametrize("backend", ["onnxruntime", "fil"])
+def test_model_with_all_its_tensors_has_the_batch_that_is_written(backend: str) -> None:
+    """ONNX Runtime's backend then completes nothing, FIL's never does."""
+    config = parse(f'backend: "{backend}" max_batch_size: 0' + IO)
+    part = DraftedModel(config, completes=is_completed(config))
+    text = draft_spec({"m": part}, Machine(4), "models")
+    assert "max_batch_size is 0: Triton sends requests one by one." in text
+    assert "max_batch_size: {choice" not in text
+
+
+@pytest.mark.parametrize(
+    ("today", "drafted"),
+    [("6", ["1", "2", "4", "6"]), ("2", ["1", "2", "4"])],  # 6: more than there are cores
+)
+def test_todays_value_of_a_parameter_is_among_the_drafted_ones(
+    today: str, drafted: list[str]
+) -> None:
+    threads = "intra_op_thread_count"
+    given = f'parameters {{ key: "{threads}" value {{ string_value: "{today}" }} }}'
+    config = parse(f'backend: "onnxruntime" max_batch_size: 8 {given}' + IO)
+    draft = yaml.safe_load(draft_spec({"m": DraftedModel(config)}, Machine(4), "models"))
+    assert draft["space"][f"parameters.{threads}"] == {"choice": drafted}
+
+
+def test_a_queue_policy_of_the_config_is_not_called_left_out() -> None:
+    config = parse(
+        "max_batch_size: 8 dynamic_batching { default_queue_policy { max_queue_size: 64 } }"
+    )
+    text = draft_spec({"m": DraftedModel(config)}, Machine(4), "models")
+    assert "Queue timeouts, limits and priorities of config.pbtxt stay" in text
+    assert "left out" not in text
+
+
+def test_optional_texts_are_not_sent_and_so_not_remarked_on() -> None:
+    text = 'name: "%s" data_type: TYPE_STRING dims: 1'
+    config = f"input [ {{ {text % 'a'} }}, {{ {text % 'b'} optional: true }} ]"
+    draft = draft_spec({"m": DraftedModel(parse(config))}, Machine(4), "models")
+    assert "random strings for a: some models" in draft
 
 
 def test_a_decoupled_model_is_drafted_with_an_slo_on_its_first_response(tmp_path: Path) -> None:
@@ -250,12 +364,12 @@ def test_a_model_whose_batch_size_the_server_completes_is_drafted_without_a_gues
     assert any(DYNAMIC_BATCHING in fields_of(c) for c in before.enumerate())
 
     running = parse(f'name: "m" max_batch_size: {completed} instance_group {{ count: 1 }}')
-    asked = build_space(
+    space = build_space(
         spec, served_one(Base.of_server(message, running, completes=True), spec.name)
     )
-    batched = any(fields_of(c)[DYNAMIC_BATCHING] for c in asked.enumerate())
+    batched = any(fields_of(c)[DYNAMIC_BATCHING] for c in space.enumerate())
     assert batched == (completed > 1)
-    sizes = {fields_of(c).get(MAX_BATCH_SIZE) for c in asked.enumerate()}
+    sizes = {fields_of(c).get(MAX_BATCH_SIZE) for c in space.enumerate()}
     assert sizes == ({4, 8, 16, 32} if batched and backend else {None})
 
 
@@ -291,7 +405,7 @@ PLACES = {"cpu": Machine(cores=4), "gpu": Machine(cores=4, gpus=1)}
 
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("backend", EXPERTS)
-def test_what_a_draft_offers_in_comments_can_be_searched_and_is_read_by_the_backend(
+def test_commented_fields_of_a_draft_can_be_searched_and_are_read_by_the_backend(
     tmp_path: Path, backend: str, place: str
 ) -> None:
     message = parse(f'backend: "{backend}" max_batch_size: 32' + IO)
@@ -303,7 +417,8 @@ def test_what_a_draft_offers_in_comments_can_be_searched_and_is_read_by_the_back
     assert len(space.paths) == len(drafted) + len(OFFERED.findall(text))
     keyed = [p for p in space.parameters if p.path.startswith(("parameters", "optimization"))]
     for parameter, value in ((p, v) for p in keyed for v in p):
-        assert [*unread_keys(with_fields(message, {parameter.path: value}), backend)] == []
+        config = with_fields(message, {parameter.path: value})
+        assert [*unread_keys(config, backend), *misread_values(config, backend)] == []
 
 
 def test_a_shipped_spec_offers_what_drafts_do() -> None:
@@ -330,11 +445,11 @@ def test_no_comment_is_longer_than_100_columns(backend: str, place: str) -> None
         assert yaml.safe_load(text)["models"]["m"]["space"]
 
 
-@pytest.mark.parametrize(("place", "told"), [("cpu", True), ("gpu", False)])
-def test_open_threads_of_a_model_are_remarked_on_for_a_cpu(place: str, told: bool) -> None:
+@pytest.mark.parametrize(("place", "remarked"), [("cpu", True), ("gpu", False)])
+def test_open_threads_of_a_model_are_remarked_on_for_a_cpu(place: str, remarked: bool) -> None:
     part = DraftedModel(parse('backend: "python"' + IO), threads=("1/model.py:2 leaves\n1 open",))
     text = draft_spec({"m": part}, PLACES[place], "models")
-    assert ("  # 1/model.py:2 leaves" in text) is told
+    assert ("  # 1/model.py:2 leaves" in text) is remarked
     assert "\n1 open" not in text
 
 
@@ -379,6 +494,191 @@ def test_no_more_instances_are_drafted_than_copies_of_the_weights_fit(
         f'backend: "python" max_batch_size: 8 instance_group {{ kind: KIND_{kind} }}' + IO
     )
     text = draft_spec({"m": DraftedModel(config, weights_bytes=15 << 30)}, machine, "models")
-    assert yaml.safe_load(text)["space"][INSTANCES] == {"int": [1, most]}
+    searched = {"int": [1, most]} if most > 1 else None  # a range of one value is refused
+    assert yaml.safe_load(text)["space"].get(INSTANCES) == searched
     assert ("a copy of 15 GiB of files" in text) is bool(said)
     assert said in text
+
+
+@pytest.mark.parametrize(
+    ("step", "offered"),
+    [
+        ("max_batch_size: 8", True),
+        ("max_batch_size: 8 sequence_batching { oldest { } }", False),
+        ("max_batch_size: 8 model_transaction_policy { decoupled: true }", False),
+    ],
+)
+def test_no_cache_is_offered_for_an_ensemble_over_a_step_that_cannot_be_cached(
+    step: str, offered: bool
+) -> None:
+    parts = {
+        "m": DraftedModel(parse(ENSEMBLE)),
+        "tokens": DraftedModel(parse(f'name: "tokens" {step}' + IO)),
+        "bert": DraftedModel(parse('name: "bert" max_batch_size: 16' + IO)),
+    }
+    assert ("response_cache" in draft_spec(parts, Machine(cores=4), "models")) is offered
+
+
+def test_one_text_and_one_of_a_setting_are_guessed_where_a_request_may_carry_many() -> None:
+    inputs = [
+        *(('"prompt"', "STRING", "-1"), ('"pcm"', "FP32", "-1"), ('"table"', "STRING", "-1, 5")),
+        *(('"WAV_LENS"', "INT32", "-1"), ('"numSteps"', "INT64", "-1"), ('"top_p"', "FP32", "-1")),
+        *(
+            ('"stream"', "BOOL", "-1"),
+            ('"ids"', "INT64", "-1"),
+            ('"numerical"', "FP32", "-1"),
+        ),
+        ('"size"', "INT64", "-1, 2"),
+    ]
+    tensors = (f"{{ name: {n} data_type: TYPE_{t} dims: [ {d} ] }}" for n, t, d in inputs)
+    config = parse(f"input [ {', '.join(tensors)} ]")
+    shapes = yaml.safe_load(draft_spec({"m": DraftedModel(config)}, Machine(4), "models"))
+    one = {name: [1] for name in ("prompt", "WAV_LENS", "numSteps", "top_p", "stream")}
+    many = {name: [128] for name in ("pcm", "ids", "numerical")}
+    expected = {**one, **many, "table": [1, 5], "size": [128, 2]}
+    assert shapes["workload"]["inputs"]["shapes"] == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "dims", "remarked"),
+    [
+        ("x", "INT32", "1", True),
+        ("x", "UINT64", "1", True),
+        ("x", "INT64", "-1", False),
+        ("max_tokens", "INT64", "-1", True),
+        ("NUMKEYS", "INT32", "-1", True),
+        ("KEYS", "INT64", "-1", True),
+        ("numerical", "INT64", "-1", False),
+        ("max_tokens", "INT64", "-1, -1", False),
+        ("x", "FP32", "1", False),
+        ("x", "UINT8", "-1", True),
+        ("x", "UINT8", "3, 224, 224", False),
+    ],
+)
+def test_random_numbers_that_may_be_settings_or_files_are_remarked_on(
+    name: str, kind: str, dims: str, remarked: bool
+) -> None:
+    config = parse(f'input {{ name: "{name}" data_type: TYPE_{kind} dims: [ {dims} ] }}')
+    text = draft_spec({"m": DraftedModel(config)}, Machine(4), "models")
+    assert (f"# random values for {name}: " in text) is remarked
+
+
+@pytest.mark.parametrize(
+    ("largest", "sizes"),
+    [
+        (8, [2, 4, 8, 16]),
+        (512, [128, 256, 512, 1024]),
+        (1024, [256, 512, 1024]),
+        (882352, [256, 1024, 882352]),
+    ],
+)
+def test_no_batch_is_drafted_larger_than_requests_ever_wait(largest: int, sizes: list[int]) -> None:
+    config = parse(f'backend: "python" max_batch_size: {largest}' + IO)
+    draft = yaml.safe_load(draft_spec({"m": DraftedModel(config)}, Machine(4), "models"))
+    assert draft["space"]["max_batch_size"] == {"choice": sizes}
+
+
+GPUS = Machine(cores=4, gpus=2, gpu_memory_bytes=24 << 30)
+GROUP = "max_batch_size: 8 instance_group [{ %s }]" + IO
+
+
+def draft_of(config: str, machine: Machine = GPUS, **more: Any) -> str:
+    return draft_spec({"m": DraftedModel(parse(config), **more)}, machine, "models")
+
+
+def test_what_a_rate_limiter_needs_is_in_the_draft() -> None:
+    resource = 'rate_limiter { resources { name: "gpu" count: 1 global: true } }'
+    text = draft_of(GROUP % f"count: 1 {resource}")
+    assert "  # rate_limiter does nothing here unless you write, under server:\n" in text
+    assert "  #   args: [--rate-limit=execution_count]\n" in text
+    assert "Then only as many instances run at once as its resources allow." in text
+    assert "rate_limiter" not in draft_of(GROUP % "count: 1")
+    assert "resources" not in draft_of(GROUP % "count: 1 rate_limiter { priority: 2 }")
+
+
+def test_a_library_of_operators_is_named() -> None:
+    text = draft_of('model_operations { op_library_filename: "/opt/ops.so" }' + IO)
+    assert "The server loads /opt/ops.so with the model" in text
+
+
+KIND = "#   instance_group.kind: {choice: [KIND_CPU, KIND_GPU]}"
+
+
+@pytest.mark.parametrize(
+    ("backend", "machine", "cuda", "offered"),
+    [
+        ("onnxruntime", GPUS, CudaUse.NONE, True),
+        ("onnxruntime", Machine(cores=4), CudaUse.NONE, False),
+        ("openvino", GPUS, CudaUse.NONE, False),
+        ("python", GPUS, CudaUse.NONE, False),
+        ("python", GPUS, CudaUse.BY_KIND, True),
+        ("my_engine", GPUS, CudaUse.NONE, False),
+    ],
+)
+def test_kind_cpu_beside_a_gpu_is_offered_as_a_choice_where_the_backend_has_both(
+    backend: str, machine: Machine, cuda: CudaUse, offered: bool
+) -> None:
+    text = draft_of(f'backend: "{backend}" ' + GROUP % "kind: KIND_CPU", machine, cuda=cuda)
+    assert (KIND in text) is offered
+    assert "CPU, 4 cores here" in text
+
+
+def test_the_offered_kinds_can_be_searched(tmp_path: Path) -> None:
+    message = parse('backend: "onnxruntime" ' + GROUP % "kind: KIND_CPU count: 1")
+    text = draft_spec({"m": DraftedModel(message)}, GPUS, "models")
+    (tmp_path / "spec.yaml").write_text(text.replace(KIND, KIND.removeprefix("#   ")))
+    spec = load_spec(tmp_path / "spec.yaml").spec
+    paths = build_space(spec, served_one(message, "m")).paths
+    assert {"instance_group.kind", INSTANCES} <= {*paths}
+
+
+def test_code_that_takes_a_gpu_anyway_is_drafted_as_on_one() -> None:
+    config = 'backend: "python" ' + GROUP % "kind: KIND_CPU count: 1"
+    text = draft_of(config, cuda=CudaUse.ALWAYS, variables=("OMP_NUM_THREADS",))
+    count = "instance_group.count: {int: [1, 4]}"
+    assert f"{count}     # KIND_CPU, but model.py uses a GPU" in text
+    assert "environment.OMP_NUM_THREADS" not in yaml.safe_load(text)["space"]
+    without = draft_of(config, Machine(cores=4), cuda=CudaUse.ALWAYS)
+    assert f"{count}     # CPU, 4 cores here" in without
+
+
+@pytest.mark.parametrize(("weights", "most"), [(0, 4), (20 << 30, 2), (40 << 30, 1)])
+def test_instances_of_kind_model_fit_into_all_gpus_together(weights: int, most: int) -> None:
+    config = 'backend: "pytorch" ' + GROUP % "kind: KIND_MODEL count: 1"
+    text = draft_of(config, weights_bytes=weights)
+    searched = f"{INSTANCES}: {{int: [1, {most}]}}     # KIND_MODEL: the model chooses its devices"
+    assert (searched in text) is (most > 1)
+    assert (INSTANCES in yaml.safe_load(text)["space"]) is (most > 1)
+    assert "Every instance takes the devices that the model chooses once more." in text
+
+
+def test_a_draft_whose_files_fit_once_can_be_planned(tmp_path: Path) -> None:
+    message = parse(BATCHING + IO)
+    part = DraftedModel(message, weights_bytes=9 << 30)
+    text = draft_spec({"m": part}, Machine(4, memory_bytes=10 << 30), "models")
+    (tmp_path / "spec.yaml").write_text(text)
+    spec = load_spec(tmp_path / "spec.yaml").spec
+    assert INSTANCES not in build_space(spec, served_one(message, "m")).paths
+    assert "enough for 1." in " ".join(text.replace("#", "").split())
+
+
+@pytest.mark.parametrize(
+    ("backend", "parameters", "searched"),
+    [
+        ("tensorrt", {"enable_multi_device": "true", "multi_device_gpus": "0,1"}, False),
+        ("tensorrt", {"enable_multi_device": "false", "multi_device_gpus": "0,1"}, True),
+        ("python", {"gpu_device_ids": "0,1;2,3"}, False),
+        ("python", {"gpu_device_ids": "0"}, True),
+        ("python", {"gpu_device_ids": "${gpu_device_ids}"}, True),
+    ],
+)
+def test_instances_that_span_gpus_are_not_searched(
+    backend: str, parameters: dict[str, str], searched: bool
+) -> None:
+    entries = "".join(
+        f'parameters {{ key: "{key}" value {{ string_value: "{value}" }} }}'
+        for key, value in parameters.items()
+    )
+    text = draft_of(f'backend: "{backend}" {entries}' + GROUP % "kind: KIND_MODEL count: 1")
+    assert (INSTANCES in yaml.safe_load(text)["space"]) is searched
+    assert ("takes GPUs 0, 1" in text) is not searched

@@ -45,10 +45,10 @@ def test_the_current_config_has_the_variable_of_the_spec() -> None:
 
 
 def test_designs_with_several_instances_have_few_threads_in_each() -> None:
-    found = [(c.of("m")[INSTANCES], c.start.environment) for c in designs(space_of(SPACE))]
-    assert found[0] == (2, {"OMP_NUM_THREADS": 1})
-    assert (4, {"OMP_NUM_THREADS": 1}) in found
-    assert all(variables == {"OMP_NUM_THREADS": 1} for count, variables in found if count == 4)
+    values = [(c.of("m")[INSTANCES], c.start.environment) for c in designs(space_of(SPACE))]
+    assert values[0] == (2, {"OMP_NUM_THREADS": 1})
+    assert (4, {"OMP_NUM_THREADS": 1}) in values
+    assert all(variables == {"OMP_NUM_THREADS": 1} for count, variables in values if count == 4)
 
 
 def test_a_candidate_is_read_back_with_its_variables_and_without_any_as_before() -> None:
@@ -80,7 +80,7 @@ def test_a_changed_variable_in_a_few_words() -> None:
     assert changes_text(ONE, ONE) == "current config"
 
 
-def test_it_is_said_where_to_set_what_is_needed() -> None:
+def test_needed_variables_are_listed_with_where_to_set_them() -> None:
     needed = needed_variables(started(OMP_NUM_THREADS=1, MKL_NUM_THREADS=2), Candidate())
     assert [*places(needed)] == [
         "command line  MKL_NUM_THREADS=2 OMP_NUM_THREADS=1 tritonserver ...",

@@ -142,9 +142,9 @@ def test_fields_of_a_strategy_mean_something_with_that_strategy_only(tmp_path: P
             SLOT_UTILIZATION: {"choice": [0.0, 0.5]},
         },
     )
-    found = [space.configs(c)["m"].sequence_batching for c in space.enumerate()]
-    oldest = [b.oldest.max_candidate_sequences for b in found if b.HasField("oldest")]
-    direct = [b.direct for b in found if not b.HasField("oldest")]
+    batchers = [space.configs(c)["m"].sequence_batching for c in space.enumerate()]
+    oldest = [b.oldest.max_candidate_sequences for b in batchers if b.HasField("oldest")]
+    direct = [b.direct for b in batchers if not b.HasField("oldest")]
     assert sorted(oldest) == [16, 64]
     assert [(d.minimum_slot_utilization, d.max_queue_delay_microseconds) for d in direct] == [
         (0.0, 0),
@@ -170,17 +170,17 @@ def test_sizes_that_the_oldest_strategy_prefers_fit_the_batch(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(
-    ("more", "told"), [({}, "not checked"), ({"count_output": "count"}, "checked in count")]
+    ("more", "line"), [({}, "not checked"), ({"count_output": "count"}, "checked in count")]
 )
 def test_a_plan_tells_what_a_sequence_is_of_the_load_and_whether_its_order_is_checked(
-    tmp_path: Path, more: dict[str, str], told: str
+    tmp_path: Path, more: dict[str, str], line: str
 ) -> None:
     write_models(tmp_path / "models", m=sequence_config("m"))
     spec = spec_of(tmp_path, workload={"arrivals": {**PACED, **more}})
     notes = client_notes(prepare(Request(spec=spec)))
     (note,) = [text for text in notes if text.startswith("each sequence")]
     assert "is 10/s" in note
-    assert told in note
+    assert line in note
 
 
 @pytest.mark.parametrize("strategy", ["direct { }", "oldest { max_candidate_sequences: 4 }"])
@@ -196,3 +196,47 @@ def test_a_draft_for_sequences_loads_and_searches_both_strategies(
     assert kinds == {True, None}
     assert "dynamic_batching" not in drafted
     assert "response_cache" not in drafted
+
+
+@pytest.mark.parametrize(
+    ("strategy", "counts"),
+    [
+        ("oldest { max_candidate_sequences: 5 }", [5, 8, 32, 128]),
+        ("oldest { max_candidate_sequences: 32 }", [8, 32, 128]),
+        ("oldest { }", [8, 32, 128]),
+        ("direct { }", [8, 32, 128]),
+    ],
+)
+def test_todays_number_of_candidates_is_among_the_drafted_ones(
+    strategy: str, counts: list[int]
+) -> None:
+    config = parse(sequence_config("m", strategy))
+    draft = yaml.safe_load(draft_spec({"m": DraftedModel(config)}, Machine(cores=4), "."))
+    assert draft["space"][CANDIDATE_SEQUENCES] == {"choice": counts}
+
+
+ITERATIVE = """name: "m" backend: "python" %s
+sequence_batching { iterative_sequence: true oldest { } }
+input { name: "text" data_type: TYPE_STRING dims: [ 1 ] }
+output { name: "word" data_type: TYPE_STRING dims: [ 1 ] }
+"""
+
+
+@pytest.mark.parametrize(
+    ("size", "completes"), [("", True), ("max_batch_size: 8", False), ("", False)]
+)
+def test_iterative_model_is_drafted_and_planned_with_single_requests(
+    size: str, completes: bool, tmp_path: Path
+) -> None:
+    config = ITERATIVE % size
+    part = DraftedModel(parse(config), completes=completes)
+    text = draft_spec({"m": part}, Machine(cores=4), "models")
+    assert "arrivals: {kind: poisson}" in text
+    assert "response_cache" not in text
+    assert "dynamic_batching" not in text
+    code = "def auto_complete_config(config): ...\n" if completes else ""
+    write_models(tmp_path / "models", m=config)
+    (tmp_path / "models" / "m" / "1" / "model.py").write_text(code)
+    (tmp_path / "spec.yaml").write_text(text)
+    job = prepare(Request(spec=tmp_path / "spec.yaml"))
+    assert job.space.parameters

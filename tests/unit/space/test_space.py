@@ -24,6 +24,7 @@ from hypothesis import strategies as st
 import tuner.space.space
 import tuner.space.walk
 from tuner.errors import SpecError
+from tuner.modelconfig.schema import enum_name
 from tuner.space import conditions
 from tuner.space.candidate import Candidate, FieldValue
 from tuner.space.conditions import Condition
@@ -78,7 +79,7 @@ def test_every_enumerated_candidate_is_contained_canonical_and_loadable(name: st
 def test_count_is_the_number_of_combinations(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     space = space_of(SMALL[name])
     monkeypatch.setattr(tuner.space.space, "COUNTED_ONE_BY_ONE", 0)
-    assert space.size() == Size(sum(1 for _ in space.combinations()), exact=False)
+    assert space.size() == Size(sum(1 for _ in filter(None, space.steps())), exact=False)
 
 
 def test_count_is_an_upper_bound_where_very_many_values_decide(
@@ -176,7 +177,7 @@ def test_server_arguments_change_last_in_enumeration() -> None:
     assert len(set(sizes)) == 3
 
 
-def test_what_triton_would_refuse_is_never_enumerated_or_drawn() -> None:
+def test_configs_that_triton_would_refuse_are_never_enumerated_or_drawn() -> None:
     ordered = BATCHING + "dynamic_batching { preserve_ordering: true default_priority_level: 1 }"
     space = space_of({"dynamic_batching.priority_levels": {"int": [1, 3]}}, ordered)
     allowed = [fields_of(c)["dynamic_batching.priority_levels"] for c in space.enumerate()]
@@ -236,8 +237,8 @@ def test_a_delay_of_nothing_and_none_are_alike_to_triton() -> None:
 @pytest.mark.parametrize("name", SMALL)
 def test_no_two_candidates_are_alike_to_triton(name: str) -> None:
     space = space_of(SMALL[name])
-    found = list(space.enumerate())
-    assert not [(a, b) for a, b in combinations(found, 2) if space.alike(a, b)]
+    candidates = list(space.enumerate())
+    assert not [(a, b) for a, b in combinations(candidates, 2) if space.alike(a, b)]
 
 
 @pytest.mark.parametrize(("now", "kept"), [(8, 8), (16, 32)])
@@ -361,8 +362,8 @@ def test_value_of_the_model_counts_where_the_parent_is_not_searched(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setitem(conditions.KNOWN, DEFAULT, UpTo(LEVELS))
-    own = "dynamic_batching { priority_levels: 2 default_priority_level: 1 }"
-    space = space_of({DEFAULT: {"choice": [1, 2, 3]}}, BATCHING + own)
+    priorities = "dynamic_batching { priority_levels: 2 default_priority_level: 1 }"
+    space = space_of({DEFAULT: {"choice": [1, 2, 3]}}, BATCHING + priorities)
     assert [fields_of(c)[DEFAULT] for c in space.enumerate()] == [1, 2]
 
 
@@ -415,12 +416,12 @@ def test_no_candidate_rejects_requests_that_come_alone(
 ) -> None:
     """50 candidates of each of 200 spaces: of both fields, or of one beside the other in a file."""
     delay, timeout = ({"int": [min(ends), max(ends) + 1], "or": 0} for ends in (delays, timeouts))
-    space, own = [
+    space, in_file = [
         ({DELAY: delay, QUEUE_TIMEOUT: timeout}, ""),
         ({DELAY: delay}, f"default_queue_policy {{ default_timeout_microseconds: {known} }}"),
         ({QUEUE_TIMEOUT: timeout}, f"max_queue_delay_microseconds: {known}"),
     ][kind]
-    made = space_of(space, f"{BATCHING} dynamic_batching {{ {own} }}")
+    made = space_of(space, f"{BATCHING} dynamic_batching {{ {in_file} }}")
     rng = random.Random(known)
     for _ in range(50):
         candidate = made.sample(rng)
@@ -435,3 +436,17 @@ def test_a_queue_timeout_that_the_file_has_is_kept_where_nothing_changes_it() ->
     config = f"{BATCHING} dynamic_batching {{ max_queue_delay_microseconds: 900 {policy} }}"
     made = space_of({INSTANCES: {"int": [1, 2]}}, config)
     assert made.size().count == 2
+
+
+def test_a_second_group_of_instances_is_searched_by_its_kind() -> None:
+    config = 'name: "m" instance_group [{ count: 3 kind: KIND_GPU gpus: [ 0 ] }]'
+    second = "instance_group[kind=KIND_CPU].count"
+    made = space_of({"instance_group[0].count": {"int": [2, 3]}, second: {"choice": ["unset", 2]}},
+                    config)  # fmt: skip
+    groups = {
+        tuple((group.count, enum_name(group, "kind")) for group in served.instance_group)
+        for candidate in made.enumerate()
+        for served in made.configs(candidate).values()
+    }
+    gpu = [((count, "KIND_GPU"),) for count in (2, 3)]
+    assert groups == {*gpu, *((*first, (2, "KIND_CPU")) for first in gpu)}

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 import pytest
+from builders.effort import takes_at_most
 from builders.messages_specs import BAD, BOMB
 from hypothesis import given
 from hypothesis import strategies as st
@@ -22,26 +22,23 @@ def test_no_text_gives_a_traceback_or_takes_long(name: str, tmp_path: Path) -> N
     """What is said of each is told in `golden/messages/spec-bad-texts.txt`."""
     path = tmp_path / "spec.yaml"
     path.write_text(BAD[name])
-    began = time.process_time()
-    with pytest.raises(SpecError) as error:
-        load_spec(path)
-    assert time.process_time() - began < 5
-    assert error.value.message.startswith(f"{path}:")
+
+    def refused() -> None:
+        with pytest.raises(SpecError) as error:
+            load_spec(path)
+        assert error.value.message.startswith(f"{path}:")
+
+    assert takes_at_most(500, refused)
 
 
-def test_an_alias_bomb_is_refused_in_a_tenth_of_a_second() -> None:
+def test_an_alias_bomb_is_refused_at_once() -> None:
     assert len(BOMB) < 634
-    best = min(_seconds_to_refuse(BOMB) for _ in range(3))
-    assert best < 0.1
 
+    def refused() -> None:
+        with pytest.raises(BadYamlError):
+            read_yaml(BOMB)
 
-def _seconds_to_refuse(text: str) -> float:
-    from tuner.spec.yaml_tree import BadYamlError
-
-    began = time.process_time()
-    with pytest.raises(BadYamlError):
-        read_yaml(text)
-    return time.process_time() - began
+    assert takes_at_most(10, refused)
 
 
 def test_as_many_values_as_allowed_are_read() -> None:
@@ -75,7 +72,7 @@ def test_a_bound_too_small_for_a_number_is_meaningless() -> None:
         ("'on'", "on"),
     ],
 )
-def test_words(text: str, value: object) -> None:
+def test_scalars_are_read_with_their_types(text: str, value: object) -> None:
     data = read_yaml(f"key: {text}").data["key"]
     assert data == value
     assert type(data) is type(value)

@@ -52,7 +52,7 @@ def test_a_variable_that_is_not_set_is_named(tmp_path: Path) -> None:
 
 def test_no_stored_or_printed_part_of_a_spec_has_a_secret_value(tmp_path: Path) -> None:
     spec = loaded(tmp_path, GIVEN)
-    shown = [
+    printed = [
         spec.text,
         repr(spec),
         str(spec.spec),
@@ -61,7 +61,7 @@ def test_no_stored_or_printed_part_of_a_spec_has_a_secret_value(tmp_path: Path) 
         effective_yaml(spec.spec),
         str(question_of(spec.spec)),
     ]
-    assert [text for text in shown if MARK in text] == []
+    assert [text for text in printed if MARK in text] == []
     assert "PLAIN: '***'" in spec.text
     assert "TAKEN: {from: HF_TOKEN}" in spec.text
 
@@ -82,7 +82,7 @@ def test_a_change_of_a_value_is_another_spec_and_another_question(tmp_path: Path
     assert again.sha256 == after.sha256
 
 
-def test_what_is_stored_of_a_value_fits_too_many_to_tell_which_it_was() -> None:
+def test_stored_check_of_a_value_fits_too_many_values_to_identify_it() -> None:
     assert len(given_check({"PIN": ServerVariable(given="0000")})) == 4  # hexadecimal digits
     assert given_check({"PIN": ServerVariable(taken_from="PIN")}) == ""
 

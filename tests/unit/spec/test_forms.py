@@ -55,7 +55,7 @@ def test_a_spec_is_stored_in_the_form_it_was_written_in(path: Path) -> None:
     assert Spec.model_validate(stored).plain() == stored
 
 
-def test_what_was_given_is_left_as_it_is() -> None:
+def test_short_form_is_not_changed_by_validation() -> None:
     given = copy.deepcopy(SHORT)
     Spec.model_validate(given)
     assert given == SHORT
@@ -83,6 +83,16 @@ def test_streams_ask_model_where_they_name_none() -> None:
     spec = Spec.model_validate({**SHORT, "workload": {}, "streams": streams})
     assert {stream.model for stream in spec.streams.values()} == {"m"} == set(spec.models)
     assert spec.shares == {"few": 0.2, "many": 0.8}
+
+
+def test_model_beside_streams_is_that_of_at_least_one_stream() -> None:
+    models = {"b": {}}
+    streams = {"x": {"share": "20%"}, "y": {"model": "b", "share": "80%"}}
+    spec = Spec.model_validate({**SHORT, "workload": {}, "models": models, "streams": streams})
+    assert [stream.model for stream in spec.streams.values()] == ["m", "b"]
+    streams["x"]["model"] = "b"
+    with pytest.raises(ValueError, match="model\n  Extra inputs"):
+        Spec.model_validate({**SHORT, "workload": {}, "models": models, "streams": streams})
 
 
 def test_a_bound_at_the_top_holds_for_each_stream_and_the_servers_once() -> None:

@@ -93,4 +93,4 @@ def test_no_message_lists_what_something_has_by_itself() -> None:
     uncut = re.compile(rf"""({words}) \{{["'].{{1,5}}["']\.join""")
     assert uncut.search("f\"it has {', '.join(names)}\"")
     files = {str(path): uncut.search(path.read_text()) for path in TUNER.rglob("*.py")}
-    assert {path: found[0] for path, found in files.items() if found} == {}
+    assert {path: lists[0] for path, lists in files.items() if lists} == {}

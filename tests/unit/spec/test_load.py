@@ -40,10 +40,17 @@ def test_every_mistake_of_a_bad_spec_is_reported_with_its_place(path: Path) -> N
     assert lines == path.with_suffix(".expected").read_text().splitlines()
 
 
+def test_a_directory_is_not_called_a_file_that_is_missing(tmp_path: Path) -> None:
+    """perf_analyzer takes a directory of inputs."""
+    (tmp_path / "inputs").mkdir()
+    with pytest.raises(SpecError, match=r"inputs is a directory: write one JSON file, .*64"):
+        _load(tmp_path, f"{MINIMAL}workload: {{inputs: {{kind: file, file: inputs}}}}\n")
+
+
 def test_parameters_of_the_space_have_their_places() -> None:
     path = CASES / "good" / "minimal.yaml"
-    found = load_spec(path).mistake(("models", "m", "space", "instance_group.count"), "")
-    assert found.place == f"{path}:5:3"
+    mistake = load_spec(path).mistake(("models", "m", "space", "instance_group.count"), "")
+    assert mistake.place == f"{path}:5:3"
 
 
 def _load(directory: Path, text: str) -> object:
@@ -120,11 +127,10 @@ def test_words_of_yaml_keep_their_types() -> None:
     assert choices["response_cache.size"] == (False, "1KiB", "64MiB", 1000000)
     assert choices["parameters.mode"] == ("on", "fast", "010", "20:00", 1.5)
     assert choices["parameters.third"] == choices["parameters.other"] == ("1", "2")
-    assert isinstance(the_one(spec.streams).inputs, object)
     assert the_one(spec.streams).inputs.repeat == ZipfRepeat(kind="zipf", exponent=1)
 
 
-def test_defaults(tmp_path: Path) -> None:
+def test_spec_without_options_has_the_defaults(tmp_path: Path) -> None:
     spec = load_spec(CASES / "good" / "minimal.yaml").spec
     assert spec.workload.arrivals.kind == "poisson"
     assert str(spec.objective) == "maximize goodput"

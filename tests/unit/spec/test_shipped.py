@@ -53,7 +53,16 @@ def validator() -> jsonschema.Draft202012Validator:
 
 
 def test_there_is_a_spec_for_each_kind_of_model() -> None:
-    backends = {"python", "onnxruntime", "tensorrt", "pytorch", "openvino", "fil", "dali"}
+    backends = {
+        "python",
+        "onnxruntime",
+        "tensorrt",
+        "pytorch",
+        "openvino",
+        "fil",
+        "dali",
+        "tensorflow",
+    }
     others = {"template", "quickstart", "bert-onnx", "tiny-bert", "tokenizer", "nlp", "nlp-bls"}
     assert backends | others == {path.stem for path in SHIPPED}
 
@@ -69,7 +78,9 @@ def test_shipped_specs_load_and_arrivals_are_poisson(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", SHIPPED + GOOD, ids=lambda p: p.stem)
-def test_schema_accepts_them(path: Path, validator: jsonschema.Draft202012Validator) -> None:
+def test_schema_accepts_shipped_and_good_specs(
+    path: Path, validator: jsonschema.Draft202012Validator
+) -> None:
     assert list(validator.iter_errors(read_yaml(path.read_text()).data)) == []
 
 
@@ -140,7 +151,7 @@ EXAMPLES = [block for block in BLOCKS if "repository:" in block]  # others show 
 
 
 @pytest.mark.parametrize(
-    ("example", "asked", "served"),
+    ("example", "name", "served"),
     list(
         zip(
             EXAMPLES,
@@ -153,7 +164,7 @@ EXAMPLES = [block for block in BLOCKS if "repository:" in block]  # others show 
 )
 def test_each_example_of_the_guide_loads_and_fits_the_schema(
     example: str,
-    asked: str,
+    name: str,
     served: int,
     tmp_path: Path,
     validator: jsonschema.Draft202012Validator,
@@ -161,7 +172,7 @@ def test_each_example_of_the_guide_loads_and_fits_the_schema(
     path = tmp_path / "tune.yaml"
     path.write_text(example)
     spec = load_spec(path).spec
-    assert (spec.name, len(spec.models)) == (asked, served)
+    assert (spec.name, len(spec.models)) == (name, served)
     assert list(validator.iter_errors(read_yaml(example).data)) == []
 
 
@@ -178,14 +189,22 @@ def test_the_template_shows_every_field() -> None:
     assert [name for name in sorted(names) if f"{name}:" not in text] == []
 
 
-@pytest.mark.parametrize(("number", "asked"), [(0, "nlp"), (1, "chat+search")])
-def test_the_long_forms_in_the_template_load(number: int, asked: str, tmp_path: Path) -> None:
+def test_values_of_the_template_are_the_defaults() -> None:
+    spec = load_spec(ROOT / "search_spaces" / "template.yaml").spec
+    assert spec.check == tuner.spec.model.Check()
+    assert spec.confirm == tuner.spec.model.Confirm()
+    assert spec.search == tuner.spec.model.Search()
+    assert spec.workload == tuner.spec.workload.Workload()
+
+
+@pytest.mark.parametrize(("number", "name"), [(0, "nlp"), (1, "chat+search")])
+def test_the_long_forms_in_the_template_load(number: int, name: str, tmp_path: Path) -> None:
     """In place of what stands there for one model."""
     text = (ROOT / "search_spaces" / "template.yaml").read_text()
     blocks = re.findall(r"^# \w+:.*\n(?:# .*\n)+(?=\n)", text, re.MULTILINE)
     path = tmp_path / "tune.yaml"
     path.write_text(f"repository: .\n{re.sub('^# ', '', blocks[number], flags=re.MULTILINE)}")
-    assert load_spec(path).spec.name == asked
+    assert load_spec(path).spec.name == name
     assert len(blocks) == 2
 
 
@@ -194,8 +213,8 @@ def test_the_effective_spec_is_the_same_spec(path: Path, tmp_path: Path) -> None
     spec = load_spec(path).spec
     effective = tmp_path / "effective.yaml"
     given = {v.given for v in spec.server.environment.values()} - {None}
-    shown = effective_yaml(spec).replace("'***'", f"'{next(iter(given), '')}'")
-    effective.write_text(shown)
+    text = effective_yaml(spec).replace("'***'", f"'{next(iter(given), '')}'")
+    effective.write_text(text)
     assert load_spec(effective).spec == spec
 
 

@@ -56,7 +56,7 @@ _LATENCIES = [metric for metric in METRICS.values() if metric.is_latency]
 
 
 @given(st.sampled_from(_LATENCIES), st.floats(min_value=1e-3, max_value=1e12))
-def test_its_text_gives_it_back(metric: Metric, bound: float) -> None:
+def test_slo_is_parsed_from_its_text(metric: Metric, bound: float) -> None:
     slo = Slo(metric, bound, "")
     assert Slo.parse(str(slo)) == slo
     pattern = TypeAdapter(Slo).json_schema()["pattern"]
@@ -70,7 +70,7 @@ def test_p99_needs_459_requests() -> None:
     assert needed[AVG_LATENCY] == needed[ERROR_RATE] == 1
 
 
-def test_goodput() -> None:
+def test_goodput_is_maximized_without_a_metric() -> None:
     objective = Objective.parse("  maximize   goodput ")
     assert objective == Objective.goodput()
     assert (objective.goal, objective.metric) == (Goal.MAXIMIZE_GOODPUT, None)

@@ -35,7 +35,7 @@ def notes(monkeypatch: pytest.MonkeyPatch) -> Notes:
     return noting(monkeypatch)
 
 
-def test_nothing_starts_before_it_is_needed(notes: Notes) -> None:
+def test_no_server_starts_before_the_first_deployment(notes: Notes) -> None:
     with deployer(notes) as idle:
         assert not idle.alive()
         with pytest.raises(ServerGoneError, match="no server"):
@@ -109,7 +109,7 @@ def test_a_dead_server_is_named_with_its_last_words_and_replaced(notes: Notes) -
         (ServerHangsError(HANGS), False, False),
     ],
 )
-def test_what_does_not_load_beside_its_old_copy_is_tried_once_more_without_whatever_the_words(
+def test_config_that_fails_beside_its_old_copy_is_tried_once_more_without_the_copy(
     notes: Notes,
     caplog: pytest.LogCaptureFixture,
     failure: TrialError,
@@ -124,8 +124,8 @@ def test_what_does_not_load_beside_its_old_copy_is_tried_once_more_without_whate
         used.deploy(count(2, max_batch_size=4))
         again = ["stop", "start"] if new_server else ["unload"]
         assert notes.events == ["load 2", *again, "load 2"]
-        (told,) = caplog.messages
-        assert failure.message.rpartition(": ")[2] in told
+        (message,) = caplog.messages
+        assert failure.message.rpartition(": ")[2] in message
 
         notes.events.clear()
         used.deploy(count(2, max_batch_size=2))
@@ -139,7 +139,7 @@ def test_what_does_not_load_beside_its_old_copy_is_tried_once_more_without_whate
         assert len(caplog.messages) == 1
 
 
-def test_what_loads_neither_beside_its_old_copy_nor_without_is_refused_and_nothing_is_learned(
+def test_config_that_loads_neither_beside_its_old_copy_nor_alone_is_refused(
     notes: Notes, caplog: pytest.LogCaptureFixture
 ) -> None:
     with deployer(notes) as used:
@@ -286,7 +286,7 @@ def test_a_server_that_completes_is_left_behind_with_the_first_reload(
     assert kind is (DeploymentKind.RESTART if restartable else DeploymentKind.RELOAD)
 
 
-def test_what_is_refused_without_completion_is_tried_with_it(notes: Notes) -> None:
+def test_config_refused_without_completion_is_tried_with_completion(notes: Notes) -> None:
     with deployer(notes) as used:
         used.completes = False
         notes.answers = [DeployRefusedError("must specify 'platform'"), None]
@@ -295,7 +295,7 @@ def test_what_is_refused_without_completion_is_tried_with_it(notes: Notes) -> No
     assert notes.events == [WITHOUT, "load 1", "stop", "start", "load 1", "stop"]
 
 
-def test_what_is_refused_either_way_ends_with_the_words_of_a_server_as_it_is_in_production(
+def test_config_refused_with_and_without_completion_ends_with_the_words_of_a_production_server(
     notes: Notes,
 ) -> None:
     with deployer(notes) as used:
@@ -309,7 +309,7 @@ def test_what_is_refused_either_way_ends_with_the_words_of_a_server_as_it_is_in_
     assert notes.events[-3:] == [WITHOUT, "load 1", "stop"]
 
 
-def test_what_runs_as_another_config_without_completion_is_tried_with_it(
+def test_config_that_runs_as_another_without_completion_is_tried_with_completion(
     notes: Notes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with deployer(notes) as used:

@@ -82,7 +82,7 @@ def test_remote_server_must_be_restored_first(
 
     serve(True, False)
     assert control.running.max_batch_size == 8
-    with pytest.raises(EnvironmentNotReadyError, match="a:2 is not as it was found: m: it is gone"):
+    with pytest.raises(EnvironmentNotReadyError, match="a:2 were not restored: m: it is gone"):
         serve(False, True)
     with pytest.raises(KeyboardInterrupt):
         serve(True, error=KeyboardInterrupt)
@@ -97,7 +97,7 @@ def left(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> tuple[FakeControl, 
     control.running = parse(
         'max_batch_size: 8 parameters { key: "k" value { string_value: "own" } }'
     )
-    with pytest.raises(EnvironmentNotReadyError, match="not as it was found"):
+    with pytest.raises(EnvironmentNotReadyError, match="were not restored"):
         with remote_launcher() as launcher, launcher.launch([], tmp_path / "log"):
             control.running, control.gone = parse("max_batch_size: 4"), True
     control.gone = False
@@ -146,7 +146,7 @@ def test_restoring_a_server_writes_through_no_link(
     assert theirs.read_bytes() == before
 
 
-def test_what_is_kept_of_a_server_brings_numbers_into_it_and_no_code(
+def test_stored_config_of_a_server_restores_numbers_and_no_code(
     left: tuple[FakeControl, Path],
 ) -> None:
     control, kept = left
@@ -160,12 +160,12 @@ def test_what_is_kept_of_a_server_brings_numbers_into_it_and_no_code(
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"m": 1}', '{"m": "x"}', "[" * 9999])
-def test_what_cannot_be_read_of_a_server_is_an_error_and_changes_nothing(
+def test_unreadable_stored_config_of_a_server_is_an_error_and_changes_nothing(
     left: tuple[FakeControl, Path], text: str
 ) -> None:
     control, kept = left
     kept.write_text(text)
-    with pytest.raises(EnvironmentNotReadyError, match=f"{kept}, what the server ran"):
+    with pytest.raises(EnvironmentNotReadyError, match=f"cannot read {kept}, the configs"):
         put_back(kept)
     assert control.running.max_batch_size == 4
     assert kept.read_text() == text
@@ -182,7 +182,7 @@ def test_docker_takes_its_engine_from_the_environment() -> None:
         assert launcher.restartable
 
 
-def test_what_a_mode_needs_must_be_there() -> None:
+def test_missing_field_of_a_server_mode_is_refused() -> None:
     server: dict[str, Any] = {"mode": "docker"}
     with pytest.raises(SpecError, match="missing"):
         with server_launcher(spec(server), {"m": FILE}, {}):

@@ -33,7 +33,7 @@ def command(args: tuple[str, ...] = (), server_args: tuple[str, ...] = ()) -> li
     )
 
 
-def test_it_listens_on_this_machine_only_and_loads_nothing_by_itself() -> None:
+def test_local_server_listens_on_this_machine_only_and_loads_no_model_by_itself() -> None:
     assert command() == [
         "/opt/tritonserver/bin/tritonserver",
         "--model-repository=/models",
@@ -49,22 +49,15 @@ def test_it_listens_on_this_machine_only_and_loads_nothing_by_itself() -> None:
     ]
 
 
-@pytest.mark.parametrize("kind", ["a link", "a pipe"])
-def test_server_is_not_started_where_its_log_is_no_regular_file(kind: str, tmp_path: Path) -> None:
-    log, theirs = tmp_path / "server.log", tmp_path / "theirs"
-    if kind == "a link":
-        theirs.write_text("theirs")
-        log.symlink_to(theirs)
-    else:
-        os.mkfifo(log)
-    launcher = LocalLauncher(INSTALLATION, tmp_path)
-    with pytest.raises(EnvironmentNotReadyError, match=rf"server\.log.* is {kind}"):
-        with launcher.launch([], log):
+def test_server_is_not_started_where_its_log_is_no_regular_file(tmp_path: Path) -> None:
+    log = tmp_path / "server.log"
+    os.mkfifo(log)
+    with pytest.raises(EnvironmentNotReadyError, match=r"server\.log.* is a pipe"):
+        with LocalLauncher(INSTALLATION, tmp_path).launch([], log):
             pass
-    assert kind == "a pipe" or theirs.read_text() == "theirs"
 
 
-def test_its_control_is_closed_to_whoever_lacks_the_key() -> None:
+def test_control_of_a_local_server_needs_the_key() -> None:
     launcher = LocalLauncher(INSTALLATION, Path("/models"))
     line = launcher.command(
         (), repository=launcher.repository, ports=(1, 2, 3), shm_prefix="tune-1-", key="abc"
@@ -116,36 +109,59 @@ def test_missing_backend_is_reported_with_the_next_step(
         assert find_backends(models, [*named, "--log-verbose=1"], installed) == "onnxruntime"
 
 
+OLD, OURS, LATE = "before", "oursAA", "theirs"
+
+
 @pytest.mark.parametrize(
-    ("others", "user", "left"),
+    ("others", "user", "sees_all", "left"),
     [
-        ({}, 0, {"theirs"}),
-        ({"later": 120.0}, 0, {"theirs", "perhaps_theirs"}),
-        ({"settled": -3600.0}, 0, {"theirs"}),
-        ({"settled": -3600.0, "later": 120.0}, 0, {"theirs", "perhaps_theirs"}),
-        ({"without a model": -3600.0}, 0, {"theirs", "ours", "perhaps_theirs"}),
-        ({}, 1, {"theirs", "ours", "perhaps_theirs"}),  # another user's
+        ({}, 0, True, set()),
+        ({}, 0, False, {OLD}),  # a container's server may use it
+        ({"later": 120.0}, 0, True, {LATE}),
+        ({"settled": -3600.0}, 0, True, {OLD}),
+        ({"settled": -3600.0, "later": 120.0}, 0, True, {OLD, LATE}),
+        ({"settled": -200.0}, 0, True, set()),
+        ({"without a model": -3600.0}, 0, True, {OLD, OURS, LATE}),
+        ({}, 1, True, {OLD, OURS, LATE}),  # another user's
     ],
 )
-def test_what_a_living_server_may_have_made_in_tmp_is_left_to_it(
+def test_cleanup_of_tmp_leaves_files_of_living_servers(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     others: dict[str, float],
     user: int,
+    sees_all: bool,
     left: set[str],
 ) -> None:
     began = time.time()
-    for name, made_s in (("theirs", 300), ("ours", 60), ("perhaps_theirs", 180)):
+    for name, made_s in ((OLD, -300), (OURS, 60), (LATE, 180)):
         path = tmp_path / f"python_env_{name}"
         path.mkdir()
         os.utime(path, (began + made_s, began + made_s))
     servers = {name: began + began_s for name, began_s in others.items()}
     monkeypatch.setattr(local, "_TMP", tmp_path)
+    monkeypatch.setattr(local, "_sees_all_of_tmp", lambda: sees_all)
     monkeypatch.setattr(local, "_python_servers", lambda: servers)
     monkeypatch.setattr(local.os, "geteuid", lambda: os.getuid() + user)
     settled: Any = {"settled"}
-    local._remove_environments(settled, {tmp_path / "python_env_theirs"})
+    local._remove_environments(settled, {tmp_path / f"python_env_{OLD}"})
     assert {path.name.removeprefix("python_env_") for path in tmp_path.iterdir()} == left
+
+
+def test_cleanup_of_tmp_leaves_directories_that_only_look_like_tritons(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    of_triton, of_user = tmp_path / "python_env_a1B2c3", tmp_path / "python_env_numpy1"
+    (of_triton / "0").mkdir(parents=True)
+    (of_user / "bin").mkdir(parents=True)
+    (tmp_path / "python_env_of_a_team").mkdir()
+    monkeypatch.setattr(local, "_TMP", tmp_path)
+    monkeypatch.setattr(local, "_python_servers", dict)
+    local._remove_environments(set(), set())
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "python_env_numpy1",
+        "python_env_of_a_team",
+    ]
 
 
 @pytest.fixture

@@ -44,8 +44,8 @@ def installation(python: Path | None) -> Installation:
 
 
 @contextmanager
-def given(found: Any) -> Iterator[Any]:
-    yield found
+def given(value: Any) -> Iterator[Any]:
+    yield value
 
 
 def served(tmp_path: Path, kind: str, backend: str = "python") -> list[ServedModel]:
@@ -188,14 +188,14 @@ def test_a_run_of_a_python_model_with_strings_is_refused_and_of_another_not(
     monkeypatch.setattr(binaries, "perf_analyzer", lambda *_: given(installation(None)))
     job = prepare(Request(spec=QUICKSTART))
     model = the_one(job.served.models).base
-    with programs.find_programs(job, {}) as found:
-        assert found.launcher is launcher
+    with programs.find_programs(job, {}) as ready:
+        assert ready.launcher is launcher
     model.completed.input[0].data_type = 13  # TYPE_STRING
     with pytest.raises(EnvironmentNotReadyError, match="strings"), programs.find_programs(job, {}):
         pass
     model.file.backend = "onnxruntime"
-    with programs.find_programs(job, {}) as found:
-        assert found.launcher is launcher
+    with programs.find_programs(job, {}) as ready:
+        assert ready.launcher is launcher
 
 
 def test_the_doctor_fetches_a_server_where_it_may_tell_of_it(

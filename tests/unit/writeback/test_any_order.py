@@ -26,8 +26,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, precondition, rule
 
 from tuner.errors import SpecError, StalePlanError, TunerError
+from tuner.writeback.apply import apply
 from tuner.writeback.journal import Action
-from tuner.writeback.plan import FilePlan, WritePlan, apply, sha256_of
+from tuner.writeback.plan import FilePlan, WritePlan, sha256_of
 from tuner.writeback.repository import half_written, repair
 from tuner.writeback.rollback import rollback
 from tuner.writeback.target import Written
@@ -121,13 +122,13 @@ def opened(start: Step, *, force: bool = False) -> Course:
     if not start.history or start.history[-1].end is not None:
         return Course((start,))
     *earlier, entry = start.history
-    old, new, found = entry.old, entry.new, {model: start.files[model] for model in entry.old}
-    if found in (old, new):
-        whole = entry.ended(with_the_winner=found == new)
-        return Course((start, Step(start.files, (*earlier, whole))))
-    if not any(found[model] == new[model] for model in new):
+    old, new, present = entry.old, entry.new, {model: start.files[model] for model in entry.old}
+    if present in (old, new):
+        complete = entry.ended(with_the_winner=present == new)
+        return Course((start, Step(start.files, (*earlier, complete))))
+    if not any(present[model] == new[model] for model in new):
         return Course((start,))
-    if not force and any(found[model] not in (old[model], new[model]) for model in new):
+    if not force and any(present[model] not in (old[model], new[model]) for model in new):
         return Course((start,), error=StalePlanError)
     files, undone = {**start.files, **old}, entry.ended(with_the_winner=False)
     back = Step(files, start.history), Step(files, (*earlier, undone))
@@ -148,15 +149,15 @@ def applied(start: Step, plan: Plan) -> Course:
 def taken_back(start: Step, model: str, *, force: bool) -> Course:
     course = opened(start, force=force)
     files, history = course.there
-    own = [entry for entry in reversed(history) if model in entry.after]
+    of_model = [entry for entry in reversed(history) if model in entry.after]
     if course.error is not None:
         return course
-    if not own:
+    if not of_model:
         return replace(course, error=SpecError, changed=False)
-    if course.changed and own[0] is history[-1]:
+    if course.changed and of_model[0] is history[-1]:
         return course
     course = replace(course, changed=False)
-    entry = next((entry for entry in own if was_made(entry, model, files)), own[0])
+    entry = next((entry for entry in of_model if was_made(entry, model, files)), of_model[0])
     old, new = entry.old, entry.new
     is_old = files[model] == old[model]
     if is_old and (entry.action is Action.ROLLBACK or all(files[m] != new[m] for m in new)):
@@ -182,39 +183,39 @@ class Ended(NamedTuple):
     saved: Texts
 
 
-def possible(course: Course, found: Texts, ended: Ended) -> Iterator[History]:
+def possible(course: Course, present: Texts, ended: Ended) -> Iterator[History]:
     """What the history may be by now, if this was its course."""
     error, changed, struck, saved = ended
     if isinstance(error, Killed):
-        yield from map(without_failures, killed(course, found))
+        yield from map(without_failures, killed(course, present))
         return
     promise = (course.error or type(None), course.steps[-1].files, course.changed)
-    if promise == (type(error), found, changed):
+    if promise == (type(error), present, changed):
         yield without_failures(course.steps[-1].history)
     if struck:
-        alone = {model: text for model, text in found.items() if model not in saved}
+        alone = {model: text for model, text in present.items() if model not in saved}
         yield from map(without_failures, disturbed(course, alone, error))
 
 
-def killed(course: Course, found: Texts) -> Iterator[History]:
+def killed(course: Course, present: Texts) -> Iterator[History]:
     """Where the command may have come: of two steps each file is as in the one or the other."""
     for one, other in pairwise((course.steps[0], *course.steps)):
-        if all(text in (one.files[model], other.files[model]) for model, text in found.items()):
+        if all(text in (one.files[model], other.files[model]) for model, text in present.items()):
             yield from (one.history, other.history)
 
 
-def disturbed(course: Course, found: Texts, error: TunerError | None) -> Iterator[History]:
+def disturbed(course: Course, present: Texts, error: TunerError | None) -> Iterator[History]:
     """All is written, or nothing is; of what a kill left, a part may be undone.
 
     A note of an end may have failed, which is no error.
     """
     last, (there, history) = course.steps[-1], course.there
     possible = []
-    if error is None and course.error is None and agree(found, last.files):
+    if error is None and course.error is None and agree(present, last.files):
         possible = [step.history for step in course.steps if step.files == last.files]
     elif error is not None:
-        possible = [*killed(Course(course.opening), found)]
-        if course.entry is not None and agree(found, there):
+        possible = [*killed(Course(course.opening), present)]
+        if course.entry is not None and agree(present, there):
             ends = (None, Action.UNDONE)
             possible += [(*history, replace(course.entry, end=end)) for end in ends]
     first = course.steps[0].history
@@ -223,8 +224,8 @@ def disturbed(course: Course, found: Texts, error: TunerError | None) -> Iterato
         yield (*first, *history[len(first) :])
 
 
-def agree(found: Texts, files: Texts) -> bool:
-    return all(files[model] == text for model, text in found.items())
+def agree(present: Texts, files: Texts) -> bool:
+    return all(files[model] == text for model, text in present.items())
 
 
 def without_failures(history: History) -> History:
@@ -341,8 +342,8 @@ class Commands(RuleBasedStateMachine):
         fault=FAULTS,
     )
     def a_run_writes_its_winner(self, winners: Mapping[str, str], fault: Fault | None) -> Plan:
-        found = self.files()
-        plan = {model: (found[model], text) for model, text in winners.items()}
+        texts = self.files()
+        plan = {model: (texts[model], text) for model, text in winners.items()}
         self.write(plan, fault)
         return plan
 
@@ -384,8 +385,8 @@ class Commands(RuleBasedStateMachine):
         with suppress(TunerError):
             rollback(self.repository, model, force=force, dry_run=True)
         assert self.files() == before
-        found = [(opened(Step(before, history)), history) for history in self.histories]
-        self.histories = [history for c, history in found if half is (c.changed or bool(c.error))]
+        courses = [(opened(Step(before, history)), history) for history in self.histories]
+        self.histories = [history for c, history in courses if half is (c.changed or bool(c.error))]
         assert self.histories, f"half a write is told: {half}"
 
     @invariant()

@@ -11,8 +11,9 @@ from builders.messages_writes import linked
 from builders.plans import AFTER, BEFORE, make_plan, make_read_only, only
 
 from tuner.errors import EnvironmentNotReadyError, SpecError, StalePlanError
+from tuner.writeback.apply import apply
 from tuner.writeback.journal import journal_of, locked_journal
-from tuner.writeback.plan import WritePlan, apply, sha256_of
+from tuner.writeback.plan import WritePlan, sha256_of
 from tuner.writeback.rollback import is_back, rollback
 from tuner.writeback.target import is_config_of, target_of
 
@@ -46,9 +47,9 @@ def test_dry_run_refuses_what_apply_would_refuse(
         journal_of(tmp_path).symlink_to("elsewhere")
         with pytest.raises(EnvironmentNotReadyError) as refused:
             apply(plan)
-        with pytest.raises(EnvironmentNotReadyError) as foreseen:
+        with pytest.raises(EnvironmentNotReadyError) as error:
             apply(plan, dry_run=True)
-        assert str(foreseen.value) == str(refused.value)
+        assert str(error.value) == str(refused.value)
     else:
         place = tmp_path if cause == "a read-only repository" else plan.path.parent
         make_read_only(place, monkeypatch)
@@ -146,7 +147,9 @@ def test_nothing_else_than_a_models_config_is_one(path: str, model: str) -> None
 
 
 @pytest.mark.parametrize("kind", ["pipe", "directory", "device", "dead link"])
-def test_what_is_no_file_is_neither_read_nor_replaced(tmp_path: Path, kind: str) -> None:
+def test_config_that_is_no_plain_file_is_neither_read_nor_replaced(
+    tmp_path: Path, kind: str
+) -> None:
     plan = make_plan(tmp_path)
     plan.path.unlink()
     if kind == "pipe":
@@ -173,8 +176,8 @@ def test_a_model_directory_that_is_a_link_is_written_where_it_leads_and_put_back
     (repository / "m").symlink_to("../real/m")
     plan = WritePlan((replace(real, path=repository / "m" / "config.pbtxt"),), "r1")
     written = apply(plan)
-    told = f"{repository / 'm'} is a link to {real.path.parent}: {real.path} is written"
-    assert written.all_notes == (told,)
+    note = f"{repository / 'm'} is a link to {real.path.parent}: {real.path} is written"
+    assert written.all_notes == (note,)
     assert real.path.read_bytes() == AFTER.encode()
     assert (repository / "m").readlink() == Path("../real/m")
     rollback(repository, "m")
@@ -206,8 +209,8 @@ def test_a_config_that_kubernetes_mounted_is_changed_in_its_config_map(
 def test_a_repository_that_is_a_link_is_no_link_to_tell_of(tmp_path: Path) -> None:
     plan = make_plan(tmp_path / "disk")
     (tmp_path / "models").symlink_to(tmp_path / "disk")
-    found = target_of(tmp_path / "models" / "m" / "config.pbtxt", "m")
-    assert (found.real, found.notes) == (plan.path, ())
+    target = target_of(tmp_path / "models" / "m" / "config.pbtxt", "m")
+    assert (target.real, target.notes) == (plan.path, ())
 
 
 def test_two_models_with_one_file_are_reported_and_exclude_each_other(tmp_path: Path) -> None:
@@ -215,14 +218,14 @@ def test_two_models_with_one_file_are_reported_and_exclude_each_other(tmp_path: 
     plan = linked(tmp_path, target)
     (tmp_path / "other" / "1").mkdir(parents=True)
     (tmp_path / "other" / "config.pbtxt").symlink_to(target)
-    linking, other = told = apply(plan, dry_run=True).files[0].notes
+    linking, other = both = apply(plan, dry_run=True).files[0].notes
     assert linking.startswith(f"{plan.path} ")
     assert linking.endswith(f" {target}")
     assert other.startswith(f"{target} ")
     assert " other " in other
     with locked_journal(tmp_path), pytest.raises(EnvironmentNotReadyError):
         apply(plan)
-    assert apply(plan).all_notes == told
+    assert apply(plan).all_notes == both
 
 
 def test_the_preview_shows_the_change_of_the_file_on_disk(tmp_path: Path) -> None:

@@ -14,8 +14,8 @@ import pytest
 from builders.plans import AFTER, BEFORE, make_plan, only
 
 from tuner.errors import EnvironmentNotReadyError
+from tuner.writeback.apply import apply
 from tuner.writeback.journal import journal_of
-from tuner.writeback.plan import apply
 from tuner.writeback.rollback import rollback
 
 NOBODY = 0xFFFFFFFF  # in an entry of an access control list that is about no named user or group
@@ -73,8 +73,8 @@ def test_extended_attributes_and_access_control_lists_are_kept_or_their_loss_is_
     assert os.getxattr(plan.path, name) == value
     assert stat.S_IMODE(plan.path.stat().st_mode) == mode
     monkeypatch.setattr(os, "setxattr", failing(errno.ENOSPC))
-    told = [f"its extended attribute {name} could not be kept"]
-    assert list(rollback(tmp_path, "m").all_notes) == told
+    expected = [f"its extended attribute {name} could not be kept"]
+    assert list(rollback(tmp_path, "m").all_notes) == expected
     assert plan.path.read_bytes() == BEFORE.encode()
 
 
@@ -147,7 +147,7 @@ class Colleague:
     """Owns a file; the user may not give files away, and may be in the file's group or not."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, path: Path, *, same_group: bool) -> None:
-        self.asked: list[tuple[int, int]] = []
+        self.owners: list[tuple[int, int]] = []
         self._stat = Path.stat
         self._path = path
         self._gid = os.getegid() if same_group else 54321
@@ -163,12 +163,12 @@ class Colleague:
         return os.stat_result(values)
 
     def _fchown(self, descriptor: int, uid: int, gid: int) -> None:
-        self.asked.append((uid, gid))
+        self.owners.append((uid, gid))
         failing(errno.EPERM)()
 
 
 @pytest.mark.parametrize(
-    ("same_group", "asked", "said", "mode"),
+    ("same_group", "owner", "said", "mode"),
     [
         (True, (54321, os.getegid()), "", 0o664),
         (False, (-1, 54321), ", group 54321", 0o644),  # its rights are handed to no other group
@@ -178,18 +178,18 @@ def test_a_colleagues_file_in_a_shared_repository_is_written_and_that_is_said(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     same_group: bool,
-    asked: tuple[int, int],
+    owner: tuple[int, int],
     said: str,
     mode: int,
 ) -> None:
     plan = make_plan(tmp_path)
     plan.path.chmod(0o4664)
     colleague = Colleague(monkeypatch, plan.path, same_group=same_group)
-    (told,) = apply(plan).all_notes
+    (note,) = apply(plan).all_notes
     assert plan.path.read_bytes() == AFTER.encode()
-    assert asked in colleague.asked
-    assert "it was user 54321's" in told
-    assert told.endswith(said)
+    assert owner in colleague.owners
+    assert "it was user 54321's" in note
+    assert note.endswith(said)
     monkeypatch.undo()
     assert stat.S_IMODE(plan.path.stat().st_mode) == mode
 

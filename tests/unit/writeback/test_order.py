@@ -16,9 +16,10 @@ import pytest
 from builders.plans import AFTER, BEFORE, cut_short, make_file, make_plan
 
 from tuner.errors import StalePlanError
+from tuner.writeback.apply import apply
 from tuner.writeback.files import stage_file
 from tuner.writeback.journal import Action, Entry, Journal
-from tuner.writeback.plan import WritePlan, apply, sha256_of
+from tuner.writeback.plan import WritePlan, sha256_of
 from tuner.writeback.repository import FileState, OpenRepository, repair
 from tuner.writeback.rollback import rollback
 from tuner.writeback.target import Target
@@ -139,7 +140,7 @@ def test_a_change_while_waiting_for_the_lock_is_not_overwritten(
 
 
 @pytest.mark.parametrize("edited", ["a", "b", "c"])
-def test_what_an_editor_saves_during_a_write_of_several_is_not_overwritten(
+def test_edit_saved_during_a_write_of_several_is_not_overwritten(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, edited: str
 ) -> None:
     """After the check under the lock, which an editor does not take, and before the rename."""
@@ -153,10 +154,10 @@ def test_what_an_editor_saves_during_a_write_of_several_is_not_overwritten(
 
     with monkeypatch.context() as patch:
         patch.setattr(Journal, "append", saved_meanwhile)
-        with pytest.raises(StalePlanError, match=rf"{edited}/config\.pbtxt changed while"):
+        with pytest.raises(StalePlanError, match=rf"{edited}/config\.pbtxt changed just before"):
             apply(plan)
-    found = {file.model: file.path.read_bytes() for file in plan.files}
-    assert found == {"a": BEFORE.encode(), "b": BEFORE.encode(), "c": BEFORE.encode()} | {
+    before = {file.model: file.path.read_bytes() for file in plan.files}
+    assert before == {"a": BEFORE.encode(), "b": BEFORE.encode(), "c": BEFORE.encode()} | {
         edited: b"# by hand\n"
     }
     assert not list(tmp_path.glob("*/*.tmp")) + list(tmp_path.glob("*/.*.tmp"))
@@ -164,7 +165,7 @@ def test_what_an_editor_saves_during_a_write_of_several_is_not_overwritten(
     assert apply(plan).changed
 
 
-def test_what_an_editor_saves_before_a_backup_is_made_is_not_overwritten(
+def test_edit_saved_before_a_backup_is_made_is_not_overwritten(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plan = make_plan(tmp_path)
@@ -180,7 +181,7 @@ def test_what_an_editor_saves_before_a_backup_is_made_is_not_overwritten(
     assert plan.path.read_text() == "# by hand\n"
 
 
-def test_what_an_editor_saves_while_half_a_write_is_undone_is_not_overwritten(
+def test_edit_saved_while_half_a_write_is_undone_is_not_overwritten(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plan = WritePlan(tuple(make_file(tmp_path, name) for name in ("a", "b")), "r1")
@@ -191,7 +192,7 @@ def test_what_an_editor_saves_while_half_a_write_is_undone_is_not_overwritten(
         return stage_file(path, content, like)
 
     monkeypatch.setattr("tuner.writeback.repository.stage_file", saved_meanwhile)
-    with pytest.raises(StalePlanError, match=r"a/config\.pbtxt changed while"):
+    with pytest.raises(StalePlanError, match=r"a/config\.pbtxt changed just before"):
         repair(tmp_path)
-    found = [file.path.read_bytes() for file in plan.files]
-    assert found == [b"# by hand\n", BEFORE.encode()]
+    before = [file.path.read_bytes() for file in plan.files]
+    assert before == [b"# by hand\n", BEFORE.encode()]

@@ -10,7 +10,8 @@ from builders.plans import AFTER, BEFORE, cut_short, make_file, make_plan, only
 
 from tuner.errors import SpecError, StalePlanError
 from tuner.record.manifest import KeptConfig
-from tuner.writeback.plan import WritePlan, apply, file_plans, plan_from_run, sha256_of
+from tuner.writeback.apply import apply
+from tuner.writeback.plan import WritePlan, file_plans, plan_from_run, sha256_of
 from tuner.writeback.repository import half_written, repair
 from tuner.writeback.rollback import is_back, rollback
 
@@ -75,7 +76,9 @@ def content(repository: Path, name: str = NAMED, model: str = "m") -> str | None
 
 
 @pytest.mark.parametrize("named", [None, "# of this machine\n"])
-def test_it_is_written_beside_and_taken_back(tmp_path: Path, named: str | None) -> None:
+def test_named_config_is_written_beside_config_pbtxt_and_rolled_back(
+    tmp_path: Path, named: str | None
+) -> None:
     plan = made(tmp_path, named)
     assert [f.diff for f in apply(plan, dry_run=True).files][-1].startswith(f"--- a/m/{NAMED}\n")
     written = only(apply(plan))

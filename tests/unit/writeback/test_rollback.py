@@ -11,9 +11,10 @@ import pytest
 from builders.plans import AFTER, BEFORE, make_plan, note, only
 
 from tuner.errors import EnvironmentNotReadyError, SpecError
+from tuner.writeback.apply import apply
 from tuner.writeback.backups import KEPT
 from tuner.writeback.journal import Action, journal_of
-from tuner.writeback.plan import WritePlan, apply, sha256_of
+from tuner.writeback.plan import WritePlan, sha256_of
 from tuner.writeback.rollback import is_back, rollback
 
 
@@ -46,10 +47,10 @@ def test_a_dry_run_tells_what_a_rollback_does_and_changes_nothing(tmp_path: Path
     plan = make_plan(tmp_path)
     apply(plan)
     there = {p: p.read_bytes() for p in plan.path.parent.iterdir() if p.is_file()}
-    told = rollback(tmp_path, "m", dry_run=True)
+    preview = rollback(tmp_path, "m", dry_run=True)
     assert there == {p: p.read_bytes() for p in plan.path.parent.iterdir() if p.is_file()}
     done = rollback(tmp_path, "m")
-    assert only(told) == replace(only(done), backup=None)
+    assert only(preview) == replace(only(done), backup=None)
     assert only(done).diff.endswith("-max_batch_size: 16\n+max_batch_size: 8\n")
 
 
@@ -67,8 +68,8 @@ THIRD = "max_batch_size: 32\n"
 
 def noted_only(plan: WritePlan, after: str, run_id: str = "r2") -> None:
     """A write that a power cut ended between its entry in the journal and the rename."""
-    found = sha256_of(plan.path.read_bytes().decode())
-    note(plan.repository, Action.APPLY, run_id, {plan.path: (found, sha256_of(after))})
+    checksum = sha256_of(plan.path.read_bytes().decode())
+    note(plan.repository, Action.APPLY, run_id, {plan.path: (checksum, sha256_of(after))})
 
 
 def backups(config: Path) -> list[bytes]:
@@ -97,7 +98,7 @@ def test_the_newest_backups_are_kept_and_older_ones_that_tune_wrote_are_removed(
     assert config_text(KEPT + 5).encode() in backups(config)
 
 
-def test_what_a_person_wrote_is_never_removed(tmp_path: Path) -> None:
+def test_backups_of_texts_by_a_person_are_never_removed(tmp_path: Path) -> None:
     """The first config, one edited later, and one that `tune rollback --force` replaced."""
     config = written_often(tmp_path, 2)
     apply(make_plan(tmp_path, before="# edited\n", after=config_text(3)))

@@ -15,8 +15,9 @@ import pytest
 from builders.plans import cut_short, make_file
 
 from tuner.errors import EnvironmentNotReadyError, SpecError, StalePlanError
+from tuner.writeback.apply import apply
 from tuner.writeback.journal import journal_of, locked_journal
-from tuner.writeback.plan import WritePlan, apply, sha256_of
+from tuner.writeback.plan import WritePlan, sha256_of
 from tuner.writeback.repository import repair
 from tuner.writeback.rollback import rollback
 from tuner.writeback.target import Written
@@ -32,8 +33,8 @@ def make_plan(repository: Path) -> WritePlan:
 
 def plan_of(repository: Path, run_id: str, texts: dict[str, str]) -> WritePlan:
     """A run that read the configs as they are now."""
-    found = {name: config(repository, name).read_text() for name in texts}
-    files = (make_file(repository, name, found[name], text) for name, text in texts.items())
+    texts_before = {name: config(repository, name).read_text() for name in texts}
+    files = (make_file(repository, name, texts_before[name], text) for name, text in texts.items())
     return WritePlan(tuple(files), run_id)
 
 
@@ -150,8 +151,8 @@ def test_link_out_of_the_repository_is_refused_unless_allowed(tmp_path: Path) ->
     assert contents(repository) == {**OLD, "head": "# old h\n"}
     assert [p.name for p in outside.parent.iterdir()] == ["head.pbtxt"]
     written = apply(plan, through_links=True)
-    told = f"{config(repository, 'head')} is a link to {outside}, outside the repository"
-    assert written.all_notes == (told,)
+    note = f"{config(repository, 'head')} is a link to {outside}, outside the repository"
+    assert written.all_notes == (note,)
     assert outside.read_text() == "# new h\n"
     with pytest.raises(EnvironmentNotReadyError, match=str(outside)):
         rollback(repository, "tokenizer")

@@ -1,4 +1,4 @@
-"""How a command shows its progress: one object for all of it, in one of several ways."""
+"""Ways to show the progress of a command."""
 
 from __future__ import annotations
 
@@ -23,14 +23,18 @@ class Ui(Protocol):
     """A way to show progress.
 
     Attributes:
-        prints_json: Stdout has a line of JSON for each event, and nothing else.
+        prints_json: It prints JSON lines on stdout, where nothing else may be printed.
     """
 
     @property
     def prints_json(self) -> bool: ...
 
     def run(self, *, details: bool = False) -> AbstractContextManager[Events]:
-        """Shows one run or check; ``details``: also the warnings of measurements, by kind."""
+        """Shows one run or check.
+
+        Args:
+            details: Also show the warnings of measurements, each kind once.
+        """
 
     def runs(self) -> AbstractContextManager[RunsView]:
         """Shows several runs side by side."""
@@ -69,7 +73,7 @@ def _json(verbosity: int) -> Ui:
     return JsonUi(verbosity)
 
 
-#: Each is imported when it is chosen: `--help` is quick.
+#: By the value of ``--progress``. A module is imported when it is chosen: `--help` is quick.
 UIS: Mapping[str, Callable[[int], Ui]] = {
     "live": _live,
     "plain": _plain,
@@ -82,18 +86,18 @@ progress_option = click.option(
     type=click.Choice(["auto", *UIS]),
     default="auto",
     show_default=True,
-    help="How to show progress; json: on stdout, one JSON object a line, the last one says how it "
-    "ended.",
+    help="How to show progress; json: one JSON object a line on stdout, of which the last says how "
+    "the command ended.",
 )
 
 
 def choose_ui(progress: str, verbosity: int, *begins: Path) -> Ui:
-    """The way to show progress; ``auto``: live on a terminal, except in CI or where it is verbose.
-
-    The live view first says what the command ``begins`` to read: imports take half a second.
+    """Chooses the way to show progress; ``auto``: live on a terminal, unless in CI or verbose.
 
     Args:
-        verbosity: Above 0: each measurement; below 0: less and less.
+        verbosity: Above 0: also each measurement; -1: neither rounds nor notes; -2: nothing.
+        begins: Paths that the command reads first; the live view names them at once, since imports
+            take half a second.
     """
     if progress == "auto":
         plain = not sys.stderr.isatty() or os.environ.get("CI") or os.environ.get("TERM") == "dumb"
@@ -104,9 +108,9 @@ def choose_ui(progress: str, verbosity: int, *begins: Path) -> Ui:
 
 
 def refuse_two_answers(progress: str, output_format: str) -> None:
-    """Usage error where both the progress and the result would be JSON on stdout."""
+    """Usage error if progress and result would both be JSON on stdout."""
     if progress == "json" and output_format == "json":
         raise click.UsageError(
-            "--progress json ends with a line that names the run, whose result.json is what "
-            "--format json prints: give one of them"
+            "--progress json and --format json both print JSON on stdout: give one of them (the "
+            "last line of --progress json names the run, which has a result.json)"
         )

@@ -28,7 +28,7 @@ class JsonUi:
 
 @contextmanager
 def _lines() -> Iterator[Events]:
-    """A line for each event; the last one where it ends with an error is that error."""
+    """Prints a line for each event; an error of the run is the last line."""
     events = RunEvents(lambda event: say_json_line(event.to_json()))
     try:
         yield events
@@ -40,7 +40,7 @@ def _lines() -> Iterator[Events]:
 
 
 def _line_of_several(name: str, what: object) -> None:
-    """What one of several runs reports: how far it is, or a note."""
+    """Prints the progress or a note of one of several runs."""
     if what is None:
         return
     facts: dict[str, object] = {"event": "note", "model": name, "text": str(what)}

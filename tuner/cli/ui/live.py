@@ -1,4 +1,7 @@
-"""Progress as a live view on a terminal. It redraws once a second: the load shares the machine."""
+"""Progress as a live view on a terminal.
+
+It redraws only once a second, since the load generator may run on the same machine.
+"""
 
 from __future__ import annotations
 
@@ -37,9 +40,9 @@ from tuner.score.trial import Trial, TrialState
 from tuner.space.words import changes_text
 
 _REDRAWS_PER_S = 1.0
-#: Of a round; too few answers show no miss.
+#: Style of a round by its outcome; too few answers are not a miss.
 _STYLES = {SloOutcome.MET: "", SloOutcome.MISSED: "red", SloOutcome.TOO_FEW: "yellow"}
-#: Rows of what has ended, at most; the lines of the terminal left free; a column is never narrower.
+#: Most rows of ended trials; free lines of the terminal; smallest width of a column.
 _RECENT, _MARGIN, _LEAST = 6, 1, 10
 
 
@@ -61,12 +64,12 @@ def _console() -> Console:
 
 
 class LiveEvents(Follower):
-    """Shows the last trials, the best config with its margins, and what is done now.
+    """Shows the last trials, the best config with its margins, and the current step.
 
-    Lines are as wide as the terminal, and no more than it has.
+    The view fits the terminal: no line is wider, and there are no more lines.
 
     Args:
-        details: Ends with the warnings of measurements, each kind once.
+        details: At the end, print the warnings of measurements, each kind once.
     """
 
     def __init__(
@@ -82,7 +85,7 @@ class LiveEvents(Follower):
         self._recent: list[_Row] = []
         self._failures: list[str] = []
         self._over = False
-        # Last: it draws a first view at once.
+        # Last, since rich draws the first view in the constructor.
         self._live = Live(
             console=self._console,
             refresh_per_second=_REDRAWS_PER_S,
@@ -107,7 +110,7 @@ class LiveEvents(Follower):
 
     def step(self, text: str) -> None:
         super().step(text)
-        self._live.refresh()  # it may last for less than a redraw
+        self._live.refresh()  # a step may be shorter than a redraw period
 
     def note(self, text: str) -> None:
         _print(self._console, text, "dim")
@@ -118,7 +121,7 @@ class LiveEvents(Follower):
 
     def round_over(self, what: str, sustained: Point) -> None:
         self._point = round_text(what, sustained)
-        if not self.progress.trials:  # there are only rounds to show
+        if not self.progress.trials:  # a check has rounds only
             self._end(_Row(what, point_text(sustained), "", _STYLES[sustained.outcome]))
 
     def trial_finished(self, trial: Trial, best: Trial | None) -> None:
@@ -131,9 +134,9 @@ class LiveEvents(Follower):
             self._failures = [*self._failures, failure][-2:]
 
     def view(self) -> Group:
-        """What is on the screen. Lines are cut where the terminal is too narrow, not reasons."""
+        """The current view. Lines that are too wide are cut, except the reasons of failures."""
         if self._over and not self._recent:
-            return Group()  # an error follows, and nothing was measured
+            return Group()  # nothing was measured; the error message follows
         failed = (self._wrapped(f"failed  {failure}", "red") for failure in self._failures)
         below = [line for lines in failed for line in lines]
         if self.best is not None:
@@ -153,7 +156,7 @@ class LiveEvents(Follower):
         return Group(*self._rows(self._recent[-max(room, 1) :]), *below)
 
     def _rows(self, rows: Sequence[_Row]) -> list[Text]:
-        """Each on one line, in columns; the middle column is cut where the terminal is narrow."""
+        """Each row on one line, in columns; a narrow terminal cuts the middle column."""
         first, last = (max((len(c) for c in column), default=0) for column in _ends(rows))
         middle = max((len(r.what) for r in rows), default=0)
         middle = min(middle, max(self._console.size.width - first - last - 4, _LEAST))
@@ -181,7 +184,7 @@ class LiveEvents(Follower):
         return "  ".join(filter(None, (now, last)))
 
     def _wrapped(self, text: str, style: str) -> list[Text]:
-        """The text in lines, with control characters escaped."""
+        """The text wrapped to the terminal, with control characters escaped."""
         lines = Text(harmless(text)).wrap(self._console, self._console.size.width)
         return [_line(line.plain, style) for line in lines]
 
@@ -194,7 +197,7 @@ class LiveEvents(Follower):
 
 
 class LiveRuns:
-    """The runs that go on, a row each, as far as the terminal has lines; notes scroll above."""
+    """One row for each run in progress, as far as the terminal has lines; notes scroll above."""
 
     def __init__(self, console: Console) -> None:
         self._runs: dict[str, RunProgress] = {}
@@ -220,14 +223,14 @@ class LiveRuns:
             _print(self._console, f"{name}: {what}", "dim")
 
     def view(self) -> Group:
-        """What is on the screen; the latest runs where there is no room for all."""
+        """The current view; only the latest runs if there is not enough room."""
         room = max(self._console.size.height - 2, 1)
         rows = [f"{n}  {progress_text(now)}  {now.doing}" for n, now in self._runs.items()]
         return Group(*map(_line, rows[-room:]))
 
 
 class _Row(NamedTuple):
-    """A trial or round that has ended: its number or name, what it was, how it ended."""
+    """A trial or round that has ended: its number or name, its config or load, its outcome."""
 
     name: str
     what: str
@@ -240,7 +243,10 @@ def _ends(rows: Sequence[_Row]) -> tuple[list[str], list[str]]:
 
 
 def _print(console: Console, text: str, style: str) -> None:
-    """Above the view. The terminal breaks the line, since rich may begin a line with a command."""
+    """Prints above the view.
+
+    The terminal wraps the line: rich might begin a line with text that a CI system executes.
+    """
     console.print(_text(text, style), soft_wrap=True)
 
 
@@ -249,5 +255,5 @@ def _line(text: str, style: str = "") -> Text:
 
 
 def _text(text: str, style: str = "") -> Text:
-    """Text in which nothing is obeyed: neither rich's markup nor a terminal's escape sequences."""
+    """Text without active markup of rich and without escape sequences."""
     return Text(harmless(text), style=style)

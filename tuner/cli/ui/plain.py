@@ -1,4 +1,4 @@
-"""Progress as lines of a log, on stderr: for CI and pipes."""
+"""Progress as log lines on stderr, for CI and pipes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from tuner.score.trial import Trial
 from tuner.space.candidate import Candidate
 from tuner.space.words import changes_text
 
-#: No longer than this, in seconds, without a line.
+#: A line is printed at least this often, in seconds.
 QUIET_S = 30.0
 
 
@@ -47,10 +47,10 @@ class PlainUi:
 
 
 class PlainEvents(Follower):
-    """One stable line for each thing worth knowing, and a line at least each `QUIET_S`.
+    """One line for each event, and at least one line each `QUIET_S`.
 
     Args:
-        verbosity: Above 0: each measurement; below 0: less and less.
+        verbosity: Above 0: also each measurement; -1: neither rounds nor notes; -2: nothing.
     """
 
     def __init__(self, verbosity: int = 0, clock: Callable[[], float] = time.monotonic) -> None:
@@ -65,7 +65,7 @@ class PlainEvents(Follower):
 
     def __exit__(self, *_: object) -> None:
         self._over.set()
-        if self.disturbances > 1:  # the first has a line
+        if self.disturbances > 1:  # the first was printed when it happened
             self.note(disturbances_text(self.disturbances))
         if self._verbosity > 0:
             for line in warning_lines(self.warnings):
@@ -132,7 +132,7 @@ class PlainEvents(Follower):
 
 
 class PlainRuns:
-    """A line for each trial that has ended, and each note, of runs that go on side by side."""
+    """A line for each ended trial and each note of runs in parallel."""
 
     def __init__(self, verbosity: int = 0) -> None:
         self._verbosity = verbosity

@@ -1,4 +1,4 @@
-"""The words for each event of a run, for all ways to show them."""
+"""The text of each event of a run, shared by all ways to show progress."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ from tuner.spec.labels import of_stream
 from tuner.spec.metrics import METRICS, Better
 from tuner.spec.units import count_text, digits
 
-#: A verdict that is farther is shown in minutes; a load that lasts longer shows how far it is.
+#: A remaining time above the first is shown in minutes, a load longer than the second with its
+#: elapsed time.
 _FAR_S, _LONG_S = 600.0, 5.0
 
 
@@ -29,7 +30,7 @@ def started_text(run: Path, trials: int, space_size: int | None) -> str:
 
 
 def point_text(point: Point) -> str:
-    """`412/s ok, p99 latency 31.2 ms (<= 40 ms)`: the load, and the tightest SLO."""
+    """`412/s ok, p99 latency 31.2 ms (<= 40 ms)`: the load and the tightest SLO."""
     return f"{_verdict_of(point)}, {slo_text(tightest_slo(point.slo))}"
 
 
@@ -50,9 +51,9 @@ def _verdict_of(point: Point) -> str:
 
 
 def tightest_slo(results: Sequence[SloResult]) -> SloResult:
-    """The SLO with the worst verdict and, among those, the least margin.
+    """The SLO with the worst verdict and, among equal verdicts, the smallest margin.
 
-    A bound of zero has no margin.
+    An SLO with a bound of zero has no margin, and comes last.
     """
     return min(results, key=lambda r: (rank(r.verdict), r.bound == 0, r.margin or 0.0))
 
@@ -76,14 +77,14 @@ def round_text(what: str, sustained: Point) -> str:
 
 
 def gain_text(outlook: Outlook | None) -> str:
-    """`2.4x as good as current`; empty while that is not known."""
+    """`2.4x as good as current`; empty while the gain is not known."""
     if outlook is None or outlook.gain is None:
         return ""
     return f"{'at least ' * outlook.at_least}{digits(outlook.gain, 3)}x as good as current"
 
 
 def verdict_text(outlook: Outlook | None) -> str:
-    """`verdict in about 3:50`, to the next 10 s; to the next minute where it is far."""
+    """`verdict in about 3:50`, rounded up to 10 s, or to a minute if above 10 minutes."""
     if outlook is None:
         return ""
     if outlook.left_s <= 0.0:
@@ -103,12 +104,12 @@ def progress_text(now: RunProgress) -> str:
 
 
 def done_text(now: RunProgress) -> str:
-    """`3/20 trials`; empty before there are any."""
+    """`3/20 trials`; empty before the search begins."""
     return f"{now.done}/{count_text(now.trials, 'trial')}" if now.trials else ""
 
 
 def load_text(under_way: LoadUnderWay, now_s: float) -> str:
-    """`at 372/s for 3 s`; of a long load also how far it is: `at 372/s, 12 of 30 s`."""
+    """`at 372/s for 3 s`; for a long load with the elapsed time: `at 372/s, 12 of 30 s`."""
     load, takes_s = under_way.load, under_way.takes_s
     if takes_s <= _LONG_S:
         return f"at {load} for {takes_s:.0f} s"
@@ -116,7 +117,7 @@ def load_text(under_way: LoadUnderWay, now_s: float) -> str:
 
 
 def disturbances_text(count: int) -> str:
-    """Empty where nothing was disturbed."""
+    """`measured again after a disturbance: 2 times`; empty for a count of 0."""
     times = count_text(count, "time")
     return f"measured again after a disturbance: {times}" if count else ""
 
@@ -129,7 +130,7 @@ def warning_lines(warnings: WarningCounts) -> list[str]:
 
 
 class OutcomeText(NamedTuple):
-    """How a trial ended: for a row of a table, and for a line of a log."""
+    """How a trial ended: a short text for a table, a full text for a log."""
 
     short: str
     full: str
@@ -163,7 +164,7 @@ def outcome_text(trial: Trial) -> OutcomeText:
 
 
 def reason_text(trial: Trial) -> str:
-    """Why a trial failed, in one line."""
+    """Why a trial failed, as one line."""
     text = "" if trial.reason is None else sentence(trial.reason).strip()
     return text.splitlines()[0] if text else "no reason given"
 
@@ -171,7 +172,7 @@ def reason_text(trial: Trial) -> str:
 def best_texts(best: Trial, outlook: Outlook | None) -> tuple[str, str]:
     """`412/s, 2.4x as good as current`; and the margin to each SLO."""
     point = best_point(best)
-    assert point is not None, "a trial is the best by what it sustains"
+    assert point is not None, "the best trial sustains a load"
     rate = ", ".join(filter(None, (_rate(point.measurement.throughput_infer_per_s),
                                    gain_text(outlook))))  # fmt: skip
     return rate, "; ".join(f"{slo_text(s)}, {margin_text(s)}" for s in point.slo)

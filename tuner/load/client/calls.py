@@ -1,7 +1,7 @@
-"""Sends serialised requests over gRPC or HTTP, and tells what became of each.
+"""Sends serialized requests over gRPC or HTTP, and reports the outcome of each.
 
-A load is sent in callbacks, without a task for each request: on a busy machine this makes requests
-far less late. What is asked apart from it goes through `asking`.
+Requests of a load use callbacks, without a task per request: on a busy machine they leave far less
+late this way. Requests outside a load use `asking`.
 """
 
 from __future__ import annotations
@@ -36,24 +36,25 @@ else:
     grpc = Deferred("grpc")
 
 INFER = "/inference.GRPCInferenceService/ModelInfer"
+_LIVE = "/inference.GRPCInferenceService/ServerLive"
 
-#: Called once for a request, with the server's words where it was not answered.
+#: Called once per request with its outcome, and the server's words where there is no answer.
 Done = Callable[[Outcome, str], None]
 
 _CONNECT_S = 5.0
-#: HTTP answers one request at a time on a connection. Beyond this many, requests wait in the
-#: client, and that wait is part of their latency.
+#: HTTP answers one request at a time per connection. Beyond this number of connections, requests
+#: wait in the client, and their latency includes that wait.
 _MOST_CONNECTIONS = 512
 _FIRST_CONNECTIONS = 8
-#: How gRPC's words end of a call that this side gave up.
+#: How gRPC's messages end for a call that this side canceled.
 _GIVEN_UP = ("cancelled by application!", "Cancelled upon garbage collection!")
 _HEAD_END = b"\r\n\r\n"
 
 
 def channel_to(address: str, tls: Tls | None, kind: Any = grpc) -> Any:
-    """A channel; ``kind`` is gRPC's module, or that of its asynchronous channels.
+    """A channel to ``host:port``; ``kind``: gRPC's module, or that of its asynchronous channels.
 
-    Each request is sent once, however large it is, and to this machine without a proxy.
+    It sends requests of any size once, and uses no proxy for this machine.
     """
     options = [
         ("grpc.enable_retries", 0),
@@ -68,18 +69,21 @@ def channel_to(address: str, tls: Tls | None, kind: Any = grpc) -> Any:
 
 @contextmanager
 def asking(endpoints: Endpoints, connect_s: float = 0.0) -> Iterator[Any]:
-    """Sends one request, as gRPC's callables do: without serialisers bytes go and come.
+    """Sends single requests as gRPC's callables do; without serializers they carry plain bytes.
 
-    ``future`` sends it, and ``streamed`` one to a decoupled model.
+    ``future`` sends a request, ``streamed`` sends one to a decoupled model.
 
-    ``connect_s``: how long to wait for the connection first, so that this time is not counted as
-    the model's. A failure to connect shows with the first request.
+    Args:
+        endpoints: Addresses of the server.
+        connect_s: Time to wait for the connection first, so that it does not count as the model's
+            time. A failure to connect appears with the first request.
     """
     with channel_to(endpoints.grpc, endpoints.tls_of("grpc")) as channel:
-        if connect_s:
-            with suppress(grpc.FutureTimeoutError):
-                grpc.channel_ready_future(channel).result(timeout=connect_s)
         metadata = [*endpoints.headers.items()]
+        if connect_s:  # gRPC's own wait for a connection looks only every 200 ms
+            live = channel.unary_unary(_LIVE)
+            with suppress(grpc.RpcError):
+                live(b"", timeout=connect_s, metadata=metadata, wait_for_ready=True)
         send = partial(channel.unary_unary(INFER).future, metadata=metadata)
         yield SimpleNamespace(future=send, streamed=partial(_streamed, channel, metadata=metadata))
 
@@ -92,7 +96,7 @@ def _streamed(channel: Any, question: bytes, **more: Any) -> StreamedCall:
 
 @dataclass(frozen=True)
 class Reply:
-    """What came of a request: an answer, or the server's words where a queue or a model refused."""
+    """The reply to a request: an answer, or the server's words if a queue or a model refused it."""
 
     answer: bytes | None = None
     words: str = ""
@@ -100,12 +104,16 @@ class Reply:
 
 
 def reply_to(call: Any, during: str, late: Reason | None = None) -> Reply:
-    """Waits for the reply to a request that was sent by `asking`.
+    """Waits for the reply to a request sent with `asking`.
+
+    Args:
+        call: The call that ``future`` or ``streamed`` returned.
+        during: The activity, for the start of an error message.
+        late: The reason to report at the deadline; None: the server counts as gone.
 
     Raises:
-        ServerGoneError: The connection is lost, or the deadline has passed; the message begins
-            with ``during``.
-        LoadFailedError: The deadline has passed, and that is told as ``late``.
+        ServerGoneError: The connection is lost, or the deadline passed without ``late``.
+        LoadFailedError: The deadline passed, with the reason ``late``.
     """
     try:
         return Reply(call.result())
@@ -122,31 +130,33 @@ def reply_to(call: Any, during: str, late: Reason | None = None) -> Reply:
 
 
 class Caller(Interface):
-    """Sends the requests of a process."""
+    """Sends the requests of one client process."""
 
     async def connect(self) -> None:
-        """Connects; raises `LoadFailedError` where no server answers."""
+        """Connects; raises `LoadFailedError` if no server answers."""
 
     def send(self, request: bytes, done: Done) -> None:
-        """Sends it now; ``done`` is called later, or never if `close` comes first."""
+        """Sends a request now; calls ``done`` later, or never if `close` comes first."""
 
     async def drain(self) -> None:
-        """Waits, once the time is over, for answers that are still coming."""
+        """Waits, at the end of the load, for answers that are still to come."""
 
     async def account(self, answers: Answers, offset_ns: int) -> Answers:
-        """The record of the run, of the same requests, with what is known here.
+        """Completes the record of the run with what the caller knows about its requests.
 
-        ``offset_ns``: from the monotonic clock to that of ``answers``.
+        Args:
+            answers: The record so far, of the same requests.
+            offset_ns: From the monotonic clock to that of ``answers``.
         """
 
     async def close(self) -> None: ...
 
 
 class SingleCalls:
-    """What a caller does besides that sends each request by itself."""
+    """Common methods of callers that send each request separately."""
 
     async def drain(self) -> None:
-        """Nothing comes after an answer."""
+        """Returns at once: every request has a single answer."""
 
     async def account(self, answers: Answers, offset_ns: int) -> Answers:
         del offset_ns
@@ -154,7 +164,7 @@ class SingleCalls:
 
 
 class GrpcCalls(SingleCalls):
-    """Calls over one channel. Without serialisers bytes are sent, and answers stay unread."""
+    """Calls over one channel, without serializers: requests are bytes, answers stay unread."""
 
     def __init__(self, address: str, tls: Tls | None, headers: Mapping[str, str]) -> None:
         self._address = address
@@ -164,7 +174,7 @@ class GrpcCalls(SingleCalls):
         self._under_way: set[Any] = set()
 
     async def connect(self) -> None:
-        """Connects; raises `LoadFailedError` where no server answers."""
+        """Connects; raises `LoadFailedError` if no server answers."""
         try:
             async with asyncio.timeout(_CONNECT_S):
                 await self._channel.channel_ready()
@@ -172,13 +182,13 @@ class GrpcCalls(SingleCalls):
             raise _nobody(self._address) from error
 
     def send(self, request: bytes, done: Done) -> None:
-        """Sends it now; ``done`` is called later, or never if `close` comes first."""
+        """Sends a request now; calls ``done`` later, or never if `close` comes first."""
         call = self._call(request, metadata=self._metadata)
-        self._under_way.add(call)  # nobody else holds it
+        self._under_way.add(call)  # keeps the call alive
         call.add_done_callback(partial(self.ended, self._under_way, done))
 
     def ask(self, request: bytes, answered: Callable[[Outcome, str, bytes], None]) -> None:
-        """Sends it as `send` does, and tells its answer too, which takes a task."""
+        """Like `send`, but also passes the answer on, which takes a task."""
         call = self._call(request, metadata=self._metadata)
         reading = asyncio.ensure_future(self._answer(call, answered))
         self._under_way.add(reading)
@@ -192,9 +202,9 @@ class GrpcCalls(SingleCalls):
 
     @staticmethod
     def ended(under_way: set[Any], done: Done, call: Any) -> None:
-        """Reports how a call ended; nothing for a call that was given up.
+        """Reports how a call ended; nothing for a call that this side canceled.
 
-        A model may answer with any status, also with that of a lost connection or a given-up call.
+        A model may answer with any status, also with that of a lost connection or a canceled call.
         """
         under_way.discard(call)
         code = _at_once(call.code())
@@ -210,11 +220,11 @@ class GrpcCalls(SingleCalls):
             done(refusal_in(words) or (Outcome.LOST if is_lost(words) else Outcome.FAILED), words)
 
     async def close(self) -> None:
-        await self._channel.close()  # Triton drops what it has not begun
+        await self._channel.close()  # Triton drops requests that it has not started
 
 
 class HttpCalls(SingleCalls):
-    """Calls over as many connections as there are requests under way; each is used again."""
+    """Calls over one connection per request in flight; connections are reused."""
 
     def __init__(self, address: str, tls: Tls | None) -> None:
         self._address = address
@@ -265,7 +275,7 @@ class HttpCalls(SingleCalls):
         return connection
 
     def _rest(self, connection: Connection) -> None:
-        """A connection is free: for what waits, or for what comes."""
+        """Gives a free connection to the next waiting request, or keeps it for later ones."""
         if self._closed:
             return
         if self._waiting:
@@ -282,7 +292,7 @@ class HttpCalls(SingleCalls):
 
 
 class Connection(asyncio.Protocol):
-    """One connection: a request at a time, and of its answer the status and the error's words."""
+    """One connection: one request at a time; of an answer it reads status and error message."""
 
     def __init__(
         self, rest: Callable[[Connection], None], gone: Callable[[Connection], None]
@@ -340,7 +350,7 @@ def calls_over(
 
 
 def _head(head: bytes) -> tuple[int, int]:
-    """Status, and length of the body; Triton always tells that."""
+    """Status, and length of the body; Triton always sends that length."""
     first, *lines = head.split(b"\r\n")
     lengths = [line for line in lines if line[:15].lower() == b"content-length:"]
     return int(first.split(b" ", 2)[1]), int(lengths[0][15:]) if lengths else 0
@@ -357,7 +367,7 @@ def _outcome(status: int, body: bytes) -> tuple[Outcome, str]:
 
 
 def _at_once(coroutine: Coroutine[Any, Any, Any]) -> Any:
-    """What a coroutine returns that has nothing to wait for, without a task for it."""
+    """The result of a coroutine that has nothing to wait for, without a task."""
     try:
         coroutine.send(None)
     except StopIteration as returned:

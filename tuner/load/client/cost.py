@@ -1,7 +1,7 @@
-"""What it takes our own client to send a request: CPU time, with a server that answers at once.
+"""CPU time per request of tune's client, measured against a server that answers at once.
 
-``python -m tuner.load.client.cost PROTOCOL BYTES`` writes it in seconds. TLS, headers and what a
-model answers come on top, and so does waking up for each request where they are few.
+``python -m tuner.load.client.cost PROTOCOL BYTES`` prints that time in seconds. TLS, headers and
+the bytes of answers add to it, and so do wake-ups for single requests at low rates.
 """
 
 from __future__ import annotations
@@ -20,26 +20,28 @@ from tuner.load.client.process import Loop, precise_loop
 from tuner.machine.process import ADDRESS, child
 from tuner.spec.workload import Protocol
 
-#: So many requests are under way for so long; the last ones are waited for, at most this long.
+#: Requests in flight, duration of the load, and the longest wait for the last answers.
 _CLIENTS, _DURATION_S, _AT_MOST_S = 8, 0.5, 60.0
-#: Smaller requests cost as much, larger ones as much for each byte.
+#: Smaller requests cost as much as the first size; larger ones cost as much per byte as the second.
 _LEAST_BYTES, _MOST_BYTES = 1000, 16 << 20
 _HTTP_HEAD = "POST /v2/models/m/infer HTTP/1.1\r\nContent-Length: {}\r\n\r\n"
-#: By size, protocol and CPUs.
+#: Seconds by size, protocol and CPUs.
 _known: dict[tuple[int, Protocol, tuple[int, ...]], float] = {}
 
 
 def request_cost_s(
     size_bytes: int, protocol: Protocol, cpus: Sequence[int], environment: Mapping[str, str]
 ) -> float:
-    """CPU seconds for a request of about this size; measured once, which takes some two seconds.
+    """CPU seconds per request of about this size; measured once, in about two seconds.
 
     Args:
-        cpus: Those the client may use; empty: any.
-        environment: Of the processes that are started.
+        size_bytes: Size of a request.
+        protocol: gRPC or HTTP.
+        cpus: CPUs that the client may use; empty: any.
+        environment: Environment of the processes that this starts.
 
     Raises:
-        LoadFailedError: Its processes do not run here.
+        LoadFailedError: The processes failed on this machine.
     """
     size = round(float(f"{min(max(size_bytes, _LEAST_BYTES), _MOST_BYTES):.2g}"))
     key = size, protocol, tuple(cpus)
@@ -64,7 +66,7 @@ def _measured_s(
 
 
 def _failed(why: str) -> LoadFailedError:
-    return LoadFailedError(f"what a request costs tune's own client cannot be measured: {why}")
+    return LoadFailedError(f"the cost of a request in tune's own client cannot be measured: {why}")
 
 
 async def _cpu_s(address: str, protocol: Protocol, request: bytes) -> float:
@@ -87,7 +89,7 @@ async def _cpu_s(address: str, protocol: Protocol, request: bytes) -> float:
 
 
 def main(protocol: Protocol, size_bytes: int) -> None:
-    head = _HTTP_HEAD.format(size_bytes) if protocol is Protocol.HTTP else ""
+    head = _HTTP_HEAD.format(size_bytes) if protocol.over_http else ""
     request = head.encode() + bytes(size_bytes)
     command = (sys.executable, "-P", "-m", "tuner.load.client.null_server", protocol.value)
     with child(command, env=os.environ, stdout=subprocess.PIPE) as server:

@@ -1,4 +1,4 @@
-"""From what became of each request to the figures of every stream, and of all of them together."""
+"""Figures of every stream, and of all streams together, from the outcome of each request."""
 
 from __future__ import annotations
 
@@ -16,15 +16,13 @@ from tuner.load.latency import (
     LATE_US,
     AnsweredRequests,
     Observed,
-    Span,
     begun_ns,
     figures_of,
     observe_closed,
     observe_open,
-    seconds_of,
-    within,
 )
 from tuner.load.perf_analyzer.outputs import bare_words
+from tuner.load.quiet import Span, seconds_of, within
 from tuner.load.setup import Order, Schedule, Stream
 from tuner.load.traffic.arrivals import Times
 from tuner.load.traffic.kind import Traffic
@@ -35,7 +33,7 @@ from tuner.measurement.window import Window
 from tuner.spec.slo import Slo
 from tuner.spec.units import count_text
 
-#: Stalls of the machine, on the wall clock.
+#: Start and end of stalls of the machine, on the wall clock.
 Spells = Sequence[tuple[int, int]]
 _REASONS = {
     Outcome.TIMED_OUT: FailureReason.TIMED_OUT,
@@ -48,13 +46,13 @@ _REASONS = {
 
 @dataclass(frozen=True)
 class StreamSlice:
-    """Requests of a run, and what became of them; ``due_s`` is None in a closed loop."""
+    """Some requests of a run with their outcomes; ``due_s`` is None in a closed loop."""
 
     answers: Answers
     due_s: Times | None
 
     def any_in(self, window: Window, begin_ns: int) -> bool:
-        """Whether a request was due in the window; in a closed loop whether one was answered."""
+        """Whether a request was due in the window (closed loop: was answered in it)."""
         moments_s = self.due_s
         if moments_s is None:
             moments_s = (self.answers.answered_ns - begin_ns) / 1e9
@@ -62,7 +60,7 @@ class StreamSlice:
 
 
 def by_stream(streams: Sequence[Stream], order: Order) -> dict[str, npt.NDArray[np.bool_]]:
-    """Which of the requests are each stream's; as ``""`` those of all that share the level."""
+    """A mask of each stream's requests; under ``""``, that of all streams that share the level."""
     each = {stream.name: order == k for k, stream in enumerate(streams)}
     shared = [k for k, stream in enumerate(streams) if not stream.background]
     return {**each, "": np.isin(order, shared)}
@@ -70,10 +68,11 @@ def by_stream(streams: Sequence[Stream], order: Order) -> dict[str, npt.NDArray[
 
 @dataclass(frozen=True)
 class Run:
-    """A run of the client, when it is known what became of each request.
+    """A finished run of tune's client, with the outcome of each request.
 
     Attributes:
-        answered: The answers as they came; None where they count as they are.
+        answers: The outcomes that figures are computed from.
+        answered: The outcomes as received, where a kind of traffic changed ``answers``; else None.
     """
 
     streams: Sequence[Stream]
@@ -86,7 +85,7 @@ class Run:
 
     @property
     def as_answered(self) -> Run:
-        """The run with its answers as they came, where it was judged otherwise."""
+        """The run with its outcomes as received."""
         return self if self.answered is None else replace(self, answers=self.answered)
 
     @cached_property
@@ -96,12 +95,14 @@ class Run:
         return int(requests.sent_ns[0]) if due_s is None else begun_ns(requests, due_s[answered])
 
     def measured(self, window: Window, spells_ns: Spells = ()) -> tuple[Observed, Measurement]:
-        """The figures of all streams; what the client cannot know is left to the caller.
+        """Figures of all streams; the caller adds what the client cannot know.
 
-        ``spells_ns``: see `observe_open`.
+        Args:
+            window: The measured window.
+            spells_ns: Stalls of the machine, see `observe_open`.
 
         Raises:
-            LoadFailedError: Nothing was answered.
+            LoadFailedError: The server answered nothing.
         """
         streams, judged = {}, replace(self, answered=self.answers)
         for kind in self.traffic:
@@ -152,7 +153,7 @@ class Run:
 
 
 def _with_streams(together: Figures, streams: Mapping[str, Figures]) -> Measurement:
-    """Adds what cannot be derived from all requests together."""
+    """Adds figures by stream, and figures that a sum over streams needs them for."""
     total = replace(Measurement.of_all(together), streams=streams)
     shared = total.shared.values()
     sizes = {stream.batch_size for stream in shared}
@@ -168,9 +169,9 @@ def _with_streams(together: Figures, streams: Mapping[str, Figures]) -> Measurem
 def _answered(
     answers: Answers, *, or_waiting: bool
 ) -> tuple[AnsweredRequests, npt.NDArray[np.bool_]]:
-    """The requests that were answered, and which ones these are.
+    """The answered requests, and a mask of them.
 
-    ``or_waiting``: that there are none is a result where some are still waited for.
+    ``or_waiting``: no answer is a valid result if some requests are still waiting.
     """
     answered = answers.outcomes == Outcome.ANSWERED
     errors = int((answers.outcomes == Outcome.FAILED).sum())
@@ -188,10 +189,10 @@ def _answered(
 
 
 def check_sent(answers: Answers, load: LoadPoint) -> None:
-    """Without an answer, nothing else shows that the client was behind.
+    """Checks that the client sent its requests, where no answer shows it.
 
     Raises:
-        ClientLimitError: It was.
+        ClientLimitError: The client fell behind.
     """
     unsent = float((answers.outcomes == Outcome.UNSENT).mean())
     if unsent and not (answers.outcomes == Outcome.ANSWERED).any():
@@ -205,14 +206,20 @@ def observe(
     begin_ns: int | None = None,
     quiet: tuple[Span, ...] = (),
 ) -> Observed:
-    """The window as `observe_open` sees it, with the requests that were refused left out.
+    """The window as `observe_open` sees it (closed loop: `observe_closed`), without refusals.
 
-    Without due times, as `observe_closed` does. Requests the client had no time to send count as
-    unanswered, as perf_analyzer's do. ``begin_ns`` is the start of the load on the wall clock, None
-    where these requests tell it; where it is known, that none was answered is a result too.
+    Requests that the client had no time to send count as unanswered, as with perf_analyzer.
+
+    Args:
+        part: The requests and their outcomes.
+        window: The measured window.
+        spells_ns: Stalls of the machine, see `observe_open`.
+        begin_ns: Start of the load on the wall clock; None: derived from these requests. With a
+            known start, a window without an answer is a valid result.
+        quiet: Parts of the window that count, if already known.
 
     Raises:
-        LoadFailedError: Nothing was answered.
+        LoadFailedError: The server answered nothing.
     """
     answers, due_s = part.answers, part.due_s
     if due_s is None:
@@ -221,7 +228,7 @@ def observe(
     waited_for_s = np.append(due_s[answered], due_s[answers.outcomes <= Outcome.UNANSWERED])
     refused_s = due_s[answers.outcomes > Outcome.ANSWERED]
     observed = observe_open(requests, waited_for_s, window, refused_s, spells_ns, begin_ns, quiet)
-    # what each request was due for is known here, and so is what was sent and never answered
+    # here, unlike in an export, it is known when each request was due, and what stayed unanswered
     sent = answers.outcomes > Outcome.UNSENT
     due_ns = np.rint(due_s * 1e9).astype(np.int64)
     never_us = window.total_s * 1e6
@@ -246,7 +253,7 @@ def part_figures(
     bounds: Sequence[Slo],
     batch_size: int,
 ) -> Figures:
-    """The figures; what the client cannot know is left to the caller."""
+    """Figures of the requests; the caller adds what the client cannot know."""
     failures = failures_in(part, observed)
     counts = {reason: result.count for reason, result in failures.items()}
     failed = sum(counts.values())
@@ -263,7 +270,7 @@ def part_figures(
 
 
 def failures_in(part: StreamSlice, observed: Observed) -> dict[FailureReason, Failures]:
-    """The requests that failed within the window, by reason."""
+    """Requests that failed within the window, by reason."""
     answers, due_s = part.answers, part.due_s
     begun_ns = answers.sent_ns
     if due_s is not None:

@@ -1,12 +1,12 @@
-"""A load generator of our own, for what perf_analyzer cannot measure: see `tuner.load.generators`.
+"""tune's own load generator, for loads that perf_analyzer cannot measure: `tuner.load.generators`.
 
-It sends each request once, without retries, as bytes made beforehand. It never looks into an
-answer, and counts what was answered, rejected and failed. All else is as with perf_analyzer: the
+It sends each request once, without retries, as bytes built beforehand. It does not parse answers,
+and counts answered, rejected and failed requests. Everything else is as with perf_analyzer: the
 same arrivals for the same seed, the same inputs, latency from the moment a request was due (closed
 loop: sent). Rejected requests have no latency; they count in `Measurement.error_rate`.
 
-Its cost beside perf_analyzer's: benchmarks/claims/README.md. `tuner.load.validity` reports when a
-load is more than it can send.
+benchmarks/claims/README.md compares its cost with perf_analyzer's. `tuner.load.validity` reports
+loads that it cannot send.
 """
 
 from __future__ import annotations
@@ -74,15 +74,15 @@ from tuner.sentences import failed
 from tuner.server import health
 
 _POLL_S = 0.01
-_READY_S = 60.0  # for the processes to start and to make their requests
-#: One process sustains this many clients of a closed loop, whose rate is not known.
+_READY_S = 60.0  # for the processes to start and to build their requests
+#: Clients per process in a closed loop, whose rate is unknown.
 _PROCESS_CLIENTS = 64
-#: So many requests of a stream show how large they are.
+#: Number of a stream's requests that show their mean size.
 _FIRST = 20
 
 
 class OpenClient(Setup):
-    """Measures streams on one server, on one clock; see `tuner.load.generators`."""
+    """Measures streams of one server on one clock; see `tuner.load.generators`."""
 
     def measure(self, load: LoadPoint, window: Window, seed: int) -> Measurement:
         begin = time.monotonic()
@@ -120,7 +120,7 @@ class OpenClient(Setup):
         )
         for kind in self.traffic:
             result = kind.totals(self, load, result)
-        if client_kept_up(result):  # else it is the client's fault, and reported as such
+        if client_kept_up(result):  # else the client is at fault, and is reported
             check_answered(observed.answered_count, window, planned)
         warnings += ended_early(window, planned)
         if failed := int((answers.outcomes == Outcome.FAILED).sum()):
@@ -148,7 +148,7 @@ class OpenClient(Setup):
     def _sent(
         self, plan: Schedule, seed: int, lay: Lay | None
     ) -> tuple[SentRequests, list[Reason]]:
-        """What is sent; with what of the inputs does not match the spec."""
+        """The requests of a run, and warnings about inputs that do not match the spec."""
         firsts = np.cumsum([0, *(len(stream.shapes) for stream in self.streams)])
         order = firsts[plan.order] + plan.shape_of_each()
         counts = iter(np.bincount(order, minlength=int(firsts[-1])).tolist())
@@ -169,9 +169,9 @@ class OpenClient(Setup):
         return SentRequests(built, order, plan.due_s, plan.sequences), warnings
 
     def _job(self, plan: Schedule, load: LoadPoint, window: Window, private: Path) -> ClientJob:
-        """What each process is to do, before it is split over them."""
+        """The job of the run, before it is split over processes."""
         target = self.streams[0].target
-        tls = self.site.endpoints.tls_of(target.protocol.value)
+        tls = self.site.endpoints.tls_of(target.protocol.service)
         callers = [kind.caller(self.streams, window) for kind in self.traffic]
         job = ClientJob(
             target.address,
@@ -190,12 +190,12 @@ class OpenClient(Setup):
         return job
 
     def _due(self, plan: Schedule) -> dict[str, Times]:
-        """When requests are due, by stream as in `by_stream`; none of a closed loop."""
+        """When requests are due, by stream as in `by_stream`; empty for a closed loop."""
         which = by_stream(self.streams, plan.order)
         return {} if plan.due_s is None else {n: plan.due_s[mask] for n, mask in which.items()}
 
     def _until_lost(self, plan: Schedule, window: Window, job: ClientJob) -> Callable[[], bool]:
-        """Whether a stream has certainly missed an SLO; those of one model are counted together."""
+        """A check whether a stream has certainly missed an SLO; models count separately."""
         if window.ends_early is EarlyEnd.LATE:
             which = by_stream(self.streams, plan.order)
             return TooManyLate(self._due(plan), window, partial(progress, job, which))
@@ -217,7 +217,7 @@ class OpenClient(Setup):
         window: Window,
         slo_lost: Callable[[], bool],
     ) -> tuple[Answers, tuple[str, ...], int | None]:
-        """What became of the requests, a command line, and when it was stopped early."""
+        """Outcomes of the requests, a command line, and the time of an early stop."""
         program, endpoints = self.site.program, self.site.endpoints
         private = jobs[0].answers.parent
         environment = {**program.environment, HEADERS: json.dumps(dict(endpoints.headers))}
@@ -260,9 +260,9 @@ class OpenClient(Setup):
         return answers, commands[0], stopped_ns
 
     def _cores_for(self, load: LoadPoint) -> float:
-        """What it takes to send the load, of one core or of several; 0 in a closed loop.
+        """CPU cores that it takes to send the load; 0 for a closed loop.
 
-        Of uneven traffic its busiest second counts.
+        Uneven traffic counts by its busiest second.
         """
         if not load.arrivals.open_loop:
             return 0.0
@@ -277,7 +277,7 @@ class OpenClient(Setup):
 
     @cached_property
     def _mean_bytes(self) -> list[int]:
-        """The size of a request of each stream, by the first ones; 0 without its inputs."""
+        """Mean size of a request by stream, from the first ones; 0 if the inputs are unknown."""
         if self.site.endpoints.shared is not None:
             return [0 for _ in self.streams]
         return [round(fmean(map(len, stream.questions(_FIRST)))) for stream in self.streams]
@@ -289,9 +289,10 @@ class OpenClient(Setup):
         return failed(LoadFailedError, Reason(ReasonKind.GENERATOR_FAILED, facts=facts))
 
     def _settled_count(self, model: str) -> int:
-        """Requests that were answered or timed out in a queue so far.
+        """Number of requests answered, or timed out in a queue, so far.
 
-        Only the metrics count those that timed out; nothing counts those that a full queue refused.
+        Only the metrics count requests that timed out; no counter has those that a full queue
+        refused.
         """
         metrics, name = self.site.control.metrics(), "nv_inference_request_failure"
         failed = [] if metrics is None else metrics.values(name, model=model)
@@ -302,9 +303,9 @@ class OpenClient(Setup):
 def progress(
     job: ClientJob, which: Mapping[str, npt.NDArray[np.bool_]]
 ) -> tuple[float, Mapping[str, Times]] | None:
-    """What the processes of a run show of it while it lasts; see `Progress`.
+    """Progress of a run, from the files of its processes; see `Progress`.
 
-    ``which``: of the requests, by stream.
+    ``which``: mask of each stream's requests.
     """
     if not job.begin.exists():
         return None
@@ -317,13 +318,13 @@ def progress(
 
 
 def processes_for(load: LoadPoint, cores: float) -> int:
-    """How many processes a load is shared by that takes so much of ``cores`` to send."""
+    """The number of processes for a load that takes this many ``cores`` to send."""
     needed = cores / BUSY if load.arrivals.open_loop else load.level / _PROCESS_CLIENTS
     return max(math.ceil(needed), 1)
 
 
 def split_over(job: ClientJob, count: int) -> list[ClientJob]:
-    """The parts of a run that its processes carry out."""
+    """One job per process, which together carry out the run."""
     clients = [job.clients // count + (k < job.clients % count) for k in range(count)]
     return [
         replace(
@@ -339,11 +340,11 @@ def split_over(job: ClientJob, count: int) -> list[ClientJob]:
 
 
 def _begin(jobs: Sequence[ClientJob], processes: Sequence[subprocess.Popen[bytes]]) -> None:
-    """Waits until all processes are ready, and lets them begin at the same moment."""
+    """Waits until all processes are ready, then starts them at the same moment."""
     deadline = time.monotonic() + _READY_S
     while not all(job.ready.exists() for job in jobs):
         if time.monotonic() > deadline or any(p.poll() is not None for p in processes):
-            return  # `_wait` and the logs will say what went wrong
+            return  # `_wait` and the logs report the failure
         time.sleep(_POLL_S / 5)
     begin = jobs[0].begin
     unfinished = begin.with_suffix(".part")
@@ -354,9 +355,9 @@ def _begin(jobs: Sequence[ClientJob], processes: Sequence[subprocess.Popen[bytes
 def _wait(
     processes: Sequence[subprocess.Popen[bytes]], deadline_s: float, slo_lost: Callable[[], bool]
 ) -> tuple[str, int | None]:
-    """Why the processes did not end by themselves in time, and when they were stopped early.
+    """Why the processes did not end in time (empty if they did), and when they were stopped early.
 
-    Where one of them fails, the others are not waited for.
+    If one process fails, this does not wait for the others.
     """
     deadline = time.monotonic() + deadline_s
     stopped_ns = None

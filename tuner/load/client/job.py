@@ -1,6 +1,6 @@
-"""What a process of our own client is to do, and what it gives back.
+"""The job of a process of tune's client, and the record that it returns.
 
-The processes of a run share what they send in memory: `SentRequests`, on their standard input.
+The processes of a run share their requests in memory: `SentRequests`, on their standard input.
 """
 
 from __future__ import annotations
@@ -21,41 +21,41 @@ from tuner.load.traffic.kind import CallerJob
 from tuner.spec.server import Tls
 from tuner.spec.workload import Protocol
 
-#: Variable of a process's environment with the headers of its requests, as JSON.
+#: Environment variable with the headers of requests, as JSON.
 HEADERS = "TUNE_CLIENT_HEADERS"
 
 
-#: In `ClientJob.settled_ns`.
+#: Mark in `ClientJob.settled_ns` for a request that was refused or failed.
 GONE = -1
 
 
 class Outcome(IntEnum):
-    """What became of a request by the end of the run."""
+    """The outcome of a request by the end of the run."""
 
-    UNSENT = 0  # the client was too late
+    UNSENT = 0  # the client was behind
     UNANSWERED = 1
     ANSWERED = 2
-    TIMED_OUT = 3  # by a queue policy, which gave it so long
-    QUEUE_FULL = 4  # by a queue policy, which lets no more wait
+    TIMED_OUT = 3  # in the queue, after the timeout of its policy
+    QUEUE_FULL = 4  # refused by the queue's size limit
     FAILED = 5  # any other error from the server
-    LOST = 6  # with its connection
-    INCOMPLETE = 7  # of a decoupled model: without a final response
-    DOUBLED = 8  # of a decoupled model: after its final response came another
+    LOST = 6  # the connection was lost
+    INCOMPLETE = 7  # decoupled model: no final response
+    DOUBLED = 8  # decoupled model: another response after the final one
 
 
-# Triton's words (scheduler_utils.cc) for what a queue policy refuses. The status is UNAVAILABLE,
-# which is that of a lost connection too.
+# Triton's words (scheduler_utils.cc) for requests that a queue policy refuses. Their status,
+# UNAVAILABLE, is also that of a lost connection.
 _REFUSALS = {"timeout expired": Outcome.TIMED_OUT, "maximum queue size": Outcome.QUEUE_FULL}
 
 
 def refusal_in(words: str) -> Outcome | None:
-    """How a queue policy refused the request, by an error of the server; None where none did."""
+    """How a queue policy refused the request, from the server's error; None if none did."""
     return next((outcome for refusal, outcome in _REFUSALS.items() if refusal in words), None)
 
 
-# What gRPC (grpcio 1.85), Envoy and perf_analyzer say of a connection, with the status that a
-# model's answer may have too; how their messages begin, since a model may speak of its own
-# connections. A server that stops says so itself.
+# How messages of gRPC (grpcio 1.85), Envoy and perf_analyzer about a connection begin; the same
+# status may come with a model's answer, and a model may mention its own connections further on.
+# A server that stops says so in its own words.
 _LOST = re.compile(
     r"(recvmsg|sendmsg|read|write)?:? ?(Connection reset|Connection refused|Broken pipe)"
     r"|Socket closed|Stream removed|Endpoint closing|GOAWAY|Received RST_STREAM"
@@ -68,26 +68,29 @@ _LOST = re.compile(
 
 
 def is_lost(words: str) -> bool:
-    """Whether an error is about the connection or the server's end: no answer to a request."""
+    """Whether an error means that the connection or the server ended, so that no answer came."""
     return _LOST.match(words) is not None
 
 
 @dataclass(frozen=True)
 class ClientJob(Facts):
-    """What to send, and where results go.
+    """The requests that a process sends, and the files for its results.
 
     Attributes:
-        total_s: The run ends this long after its start, whatever is still in flight.
-        ready: Made once the process can begin.
+        address: ``host:port`` of the server.
+        total_s: Time from the start to the end of the run, whatever is still in flight.
+        answers: File for the record of the run.
+        ready: File that the process makes once it is ready to start.
         begin: File with the start, in nanoseconds of the monotonic clock.
-        settled_ns: ``.npy`` file in which the processes of an open loop write when each request was
-            answered, same clock: 0 before the answer, `GONE` for one that was refused or failed.
-            A closed loop has no such file.
-        tls: The fields of the spec's, if there is any.
-        clients: Of a closed loop: requests outstanding at all times.
-        first: Of the processes that share one run, the number of this one, from 0.
-        step: How many share it: of inputs and due times each takes every step-th.
-        caller: How requests are sent; None: each by itself.
+        settled_ns: ``.npy`` file in which the processes of an open loop write when each request
+            was answered, on the same clock: 0 before the answer, `GONE` if the request was refused
+            or failed. A closed loop has no such file.
+        protocol: gRPC or HTTP.
+        clients: Closed loop: requests outstanding at all times.
+        first: Number of this process among those of the run, from 0.
+        step: Number of processes of the run; each takes every step-th input and due time.
+        tls: The TLS fields of the spec, if it has any.
+        caller: How requests are sent; None: each separately.
     """
 
     address: str
@@ -106,13 +109,15 @@ class ClientJob(Facts):
 
 @dataclass(frozen=True)
 class SentRequests:
-    """What the processes of a run send.
+    """The requests that the processes of a run send.
 
     Attributes:
-        built: The different requests of each shape of each stream, as bytes.
-        order: The place in ``built`` of each request; repeated.
-        due_s: The moments they are due, from the start, ascending; None in a closed loop.
-        sequences: The sequence of each; None where there are none, or each request is one.
+        built: The distinct requests of each shape of each stream, as bytes.
+        order: For each request in turn, its shape's place in ``built``; repeated when exhausted.
+        due_s: When each request is due, in seconds from the start, ascending; None in a closed
+            loop.
+        sequences: Number of each request's sequence; None if there are none, or if each request is
+            a sequence of its own.
     """
 
     built: Sequence[Sequence[bytes]]
@@ -149,7 +154,7 @@ class ProcessPart:
 
     Attributes:
         settled_ns: The part of ``job.settled_ns`` for its requests; None in a closed loop.
-        calls: Makes a caller that sends each request by itself.
+        calls: Makes a caller that sends each request separately.
     """
 
     job: ClientJob
@@ -161,7 +166,7 @@ class ProcessPart:
 
     @property
     def places(self) -> list[int]:
-        """The place in ``sent.built`` of each of its requests, in its order; repeated."""
+        """The place in ``sent.built`` of each of its requests, in turn; repeated when exhausted."""
         order, job = self.sent.order, self.job
         mine = order[(job.first + job.step * np.arange(order.size)) % order.size]
         return [int(place) for place in mine.tolist()]
@@ -173,19 +178,22 @@ def _no_column() -> npt.NDArray[np.int64]:
 
 @dataclass(frozen=True)
 class Answers:
-    """What became of every request, in the order they were due (closed loop: sent).
+    """The outcome of every request, in the order in which they were due (closed loop: sent).
 
     Attributes:
-        numbers: Which request of the run each is, from 0; see `tuner.load.setup.Schedule`.
-        answered_ns: Likewise; 0 where there was no answer of any kind.
-        busy: Share of one core the client's own thread was busy, 0..1.
-        cpu_s: What the client took of all cores.
+        numbers: Number of each request in the run, from 0; see `tuner.load.setup.Schedule`.
+        sent_ns: When each request was sent, on the wall clock.
+        answered_ns: When each request was answered; 0 without any answer.
+        outcomes: `Outcome` of each request.
+        end_ns: End of the run, on the wall clock.
+        busy: Share of one core for which the client's thread was busy, 0..1.
+        cpu_s: CPU time of the client, over all cores.
         failure: The server's first error message about a failed request; empty without one.
-        lost: Why the run was given up; empty when it was not.
-        first_ns: When the first response came, 0 without one; no column where no model is
+        lost: Why the run was aborted; empty if it was not.
+        first_ns: When each first response came, 0 without one; an empty array if no model is
             decoupled.
-        response_counts: Of each; likewise.
-        unended: Sequences that could not be ended afterwards.
+        response_counts: Number of responses to each request; an empty array likewise.
+        unended: Number of sequences that could not be ended after the load.
     """
 
     numbers: npt.NDArray[np.int64]
@@ -202,7 +210,7 @@ class Answers:
     unended: int = 0
 
     def write(self, path: Path) -> None:
-        """All at once: a file that is there is whole."""
+        """Writes the file atomically: a file that exists is complete."""
         unfinished = path.with_suffix(".part.npz")
         np.savez(unfinished, **{name: np.asarray(value) for name, value in vars(self).items()})
         unfinished.replace(path)
@@ -213,12 +221,12 @@ class Answers:
             return cls(**{k: value if value.ndim else value.item() for k, value in data.items()})
 
 
-#: What `Answers` has of each request.
+#: Fields of `Answers` with one entry per request.
 _COLUMNS = ("numbers", "sent_ns", "answered_ns", "outcomes", "first_ns", "response_counts")
 
 
 def select(answers: Answers, which: npt.NDArray[np.bool_]) -> Answers:
-    """Only some of the requests."""
+    """The record of only the requests in the mask ``which``."""
     columns = {name: getattr(answers, name) for name in _COLUMNS}
     return replace(
         answers, **{name: column[which] for name, column in columns.items() if column.size}
@@ -226,11 +234,11 @@ def select(answers: Answers, which: npt.NDArray[np.bool_]) -> Answers:
 
 
 def merge(parts: Sequence[Answers], open_loop: bool) -> Answers:
-    """The answers of processes that shared a run.
+    """One record from those of the processes that shared a run.
 
     Args:
-        parts: In the order of `ClientJob.first`.
-        open_loop: Requests come in the order of their numbers, else in that of sending.
+        parts: One record per process, in the order of `ClientJob.first`.
+        open_loop: Order requests by their numbers; else by the time of sending.
     """
     columns = {n: np.concatenate([getattr(part, n) for part in parts]) for n in _COLUMNS}
     order = np.argsort(columns["numbers" if open_loop else "sent_ns"], kind="stable")

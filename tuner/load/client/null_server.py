@@ -1,6 +1,6 @@
-"""A server that answers every request at once, with nothing: ``python -m ... PROTOCOL``.
+"""A server that answers every request at once, without content: ``python -m ... PROTOCOL``.
 
-It writes its port. What a client spends on a request can be seen with it, whatever a model takes.
+It prints its port. With no model behind it, a load shows what a client spends on a request.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
 
 
 def main(protocol: Protocol) -> None:
-    if protocol is Protocol.HTTP:
+    if protocol.over_http:
         asyncio.run(_over_http())
         return
     server = grpc.server(
@@ -28,11 +28,11 @@ def main(protocol: Protocol) -> None:
     )
     port = server.add_insecure_port(f"{ADDRESS}:0")
     server.start()
-    _tell(port)
+    _print_port(port)
     server.wait_for_termination()
 
 
-def _tell(port: int) -> None:
+def _print_port(port: int) -> None:
     sys.stdout.write(f"{port}\n")
     sys.stdout.flush()
 
@@ -44,12 +44,12 @@ class _Unread(grpc.GenericRpcHandler):  # type: ignore[misc]
 
 async def _over_http() -> None:
     server = await asyncio.get_running_loop().create_server(_Connection, ADDRESS, 0)
-    _tell(server.sockets[0].getsockname()[1])
+    _print_port(server.sockets[0].getsockname()[1])
     await server.serve_forever()
 
 
 class _Connection(asyncio.Protocol):
-    """The head of a request comes in one piece, as our own client writes it."""
+    """Reads requests whose head arrives in one piece, as tune's client writes it."""
 
     def __init__(self) -> None:
         self._left = 0

@@ -1,7 +1,7 @@
-"""A process of our own client: ``python -m tuner.load.client.process JOB``.
+"""A process of tune's client: ``python -m tuner.load.client.process JOB``.
 
-A separate process, so that nothing else this program does can delay a request. It sends each
-request once, when it is due (closed loop: when another is answered), records what became of it,
+It is a separate process so that no other work of this program can delay a request. It sends each
+request once, when it is due (closed loop: when another request is answered), records the outcome,
 and ends; on SIGINT, at once.
 """
 
@@ -40,27 +40,31 @@ from tuner.load.traffic.kind import CallerJob
 from tuner.load.traffic.turns import in_order
 from tuner.spec.server import Tls
 
-#: From the signal to begin to the start, so that every process of a run has received it.
+#: Time from the start signal to the start, so that every process of a run receives the signal.
 LEAD_NS = 20_000_000
-_READY_S = 120.0  # for the slowest process of a run to be ready as well
+_READY_S = 120.0  # for the slowest process of a run
 _POLL_S = 0.002
-#: Opened by its path, each process reads it from the beginning.
+#: Opened by its path, so that each process reads the file from the start.
 STANDARD_INPUT = Path("/proc/self/fd/0")
-#: This many late requests are sent before answers are looked for again.
+#: Number of late requests to send before looking for answers again.
 _AT_ONCE = 8
 
 Send = Callable[[bytes, Done], None]
 
 
 class Loop:
-    """Sends requests and keeps the record.
+    """Sends requests and records their outcomes.
 
     Args:
-        requests: Used again and again, those of all streams in turn.
-        due_s: When each is sent, whether or not others are answered (open loop).
-        settled_ns: Shows what became of each of these meanwhile, see `ClientJob.settled_ns`.
-        clients: How many are outstanding at all times (closed loop).
-        drain: Waits, once the time is over, for answers that are still coming.
+        send: Sends one request, and reports its outcome.
+        requests: The requests of all streams in turn; repeated when exhausted.
+        total_s: Time from the start to the end of the run.
+        due_s: Open loop: when each request is sent, whether or not others are answered.
+        settled_ns: Where each outcome is written during the run, see `ClientJob.settled_ns`.
+        clients: Closed loop: requests outstanding at all times.
+        first: Number of this process among those of the run, from 0.
+        step: Number of processes of the run.
+        drain: Waits, at the end of the load, for answers that are still to come.
     """
 
     def __init__(
@@ -78,7 +82,7 @@ class Loop:
     ) -> None:
         self._send = send
         self._drain = drain
-        self.offset_ns = 0  # from the clock of durations to the wall clock
+        self.offset_ns = 0  # from the monotonic clock to the wall clock
         self._requests = requests
         self._total_ns = round(total_s * 1e9)
         self._due_ns = [] if due_s is None else np.rint(due_s * 1e9).astype(np.int64).tolist()
@@ -94,12 +98,12 @@ class Loop:
         self._room(len(self._due_ns))
 
     async def run(self, begin_ns: int | None = None) -> Answers:
-        """Until the end of the run, or until it is stopped or the connection lost.
+        """Sends until the end of the run, a stop, or the loss of the connection.
 
         Args:
-            begin_ns: The start, on the monotonic clock; None for soon.
+            begin_ns: Start on the monotonic clock; None: soon.
         """
-        # durations from the clock that is never set, moments on the wall clock
+        # the monotonic clock is never set, so it gives durations; moments are on the wall clock
         offset_ns = self.offset_ns = time.time_ns() - time.monotonic_ns()
         begin_ns = time.monotonic_ns() + LEAD_NS if begin_ns is None else begin_ns
         rest_s = (begin_ns + self._total_ns - time.monotonic_ns()) / 1e9
@@ -117,7 +121,7 @@ class Loop:
         end_ns = time.monotonic_ns()
         busy_s, cpu_s = time.thread_time() - busy_s, time.process_time() - cpu_s
         if not unfinished:
-            sender.result()  # a bug in here must not look like a silent server
+            sender.result()  # a defect here must not look like a silent server
         return Answers(
             self._first + self._step * np.arange(len(self._sent_ns)),
             _wall(self._sent_ns, offset_ns),
@@ -131,7 +135,7 @@ class Loop:
         )
 
     async def _drained(self, drain: Callable[[], Awaitable[None]]) -> None:
-        """Unless it is stopped before."""
+        """Drains, unless the run is stopped first."""
         work = {asyncio.ensure_future(drain()), asyncio.create_task(self._ended.wait())}
         done, waiting = await asyncio.wait(work, return_when=asyncio.FIRST_COMPLETED)
         for task in waiting:
@@ -140,7 +144,7 @@ class Loop:
             task.result()
 
     def stop(self) -> None:
-        """Ends the run now, with what there is."""
+        """Ends the run now, with the outcomes so far."""
         self._ended.set()
 
     async def _send_all(self, begin_ns: int) -> None:
@@ -222,13 +226,13 @@ async def _carry_out(job: ClientJob, sent: SentRequests, headers: Mapping[str, s
 
 
 def _caller(job: CallerJob | None, part: ProcessPart) -> Caller:
-    """The caller of the kind of traffic that has one of its own."""
+    """The caller that a kind of traffic brings, else one that sends each request separately."""
     caller: Caller = part.calls() if job is None else resolve_name(job.maker)(part, job.facts)
     return caller
 
 
 async def _beginning(job: ClientJob) -> int:
-    """Signals that this process is ready, and waits until all are."""
+    """Signals that this process is ready, and waits for the start signal; the start in ns."""
     job.ready.touch()
     deadline = time.monotonic() + _READY_S
     while not job.begin.exists():
@@ -239,7 +243,7 @@ async def _beginning(job: ClientJob) -> int:
 
 
 def precise_loop() -> asyncio.SelectorEventLoop:
-    """One that waits microseconds: epoll and poll wait whole milliseconds."""
+    """An event loop that waits microseconds: epoll and poll wait whole milliseconds."""
     return asyncio.SelectorEventLoop(selectors.SelectSelector())
 
 

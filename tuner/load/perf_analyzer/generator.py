@@ -1,4 +1,4 @@
-"""The load generator: NVIDIA's perf_analyzer with our arrivals, our inputs and our clock."""
+"""The load generator perf_analyzer, with tune's arrivals and inputs and its own latencies."""
 
 from __future__ import annotations
 
@@ -43,17 +43,17 @@ from tuner.sentences import failed
 from tuner.server import health
 from tuner.server.control import StatisticsSnapshot
 
-_RECEIVED_SHARE = 0.9  # what is being executed just then is not counted
+_RECEIVED_SHARE = 0.9  # requests in execution at that moment are not counted
 
 # perf_analyzer always measures three windows of 1.2 times its measurement interval.
 _WINDOWS = 3
 _WINDOW_FACTOR = 1.2
-_LEAD_S = 0.02  # its first window begins a little before the first request
+_LEAD_S = 0.02  # its first window starts a little before the first request
 _TLS_FILES = ("root-certifications", "private-key", "certificate-chain")
 _ANY = "1000000000"  # percent
 
 _POLL_S = 0.01
-# After an error perf_analyzer may wait for ever for answers that do not come.
+# After an error, perf_analyzer may wait forever for answers that do not come.
 _GRACE_AFTER_ERROR_S = 1.0
 _GAVE_UP = "it gave up"
 _MEANINGS = {
@@ -65,7 +65,7 @@ _MEANINGS = {
 
 @dataclass(frozen=True)
 class RunFiles:
-    """Files of one run of perf_analyzer."""
+    """Files of one perf_analyzer run."""
 
     inputs: Path
     intervals: Path
@@ -74,11 +74,11 @@ class RunFiles:
 
 
 class PerfAnalyzer(Setup):
-    """Measures one stream on one server; see `tuner.load.generators`."""
+    """Measures one stream of one server; see `tuner.load.generators`."""
 
     @property
     def stream(self) -> Stream:
-        """The one that there is."""
+        """The only stream."""
         (stream,) = self.streams
         return stream
 
@@ -98,7 +98,7 @@ class PerfAnalyzer(Setup):
         return replace(result, wall_s=time.monotonic() - begin)
 
     def _prepare(self, load: LoadPoint, window: Window, seed: int, private: Path) -> _Run:
-        """Writes the inputs, and when requests are due."""
+        """Writes the inputs and the intervals between requests."""
         target = self.stream.target
         seconds = load_s(interval_ms(window.total_s))
         steps = arrivals.expected_requests(load, seconds) * target.batch_size
@@ -122,12 +122,12 @@ class _Ended:
     """How a run with results ended.
 
     Attributes:
-        at_rest: The server is alive and nothing waits in it; False means that it is busy or gone,
-            and is better restarted.
-        killed: It was still waiting for answers; Triton may have dropped those requests.
-        stopped_ns: When it was stopped early, on the wall clock; None when it was not.
-        busiest_thread_s: CPU time of perf_analyzer's thread that used most.
-        sending_s: CPU time of all its threads that send.
+        at_rest: The server is alive and has no waiting requests; False: it is busy or gone, and
+            should be restarted.
+        killed: perf_analyzer was still waiting for answers; Triton may have dropped those requests.
+        stopped_ns: Wall-clock time of an early stop; None without one.
+        busiest_thread_s: CPU time of the busiest perf_analyzer thread.
+        sending_s: CPU time of all its sending threads.
     """
 
     at_rest: bool
@@ -139,7 +139,7 @@ class _Ended:
 
 @dataclass(frozen=True)
 class _Run:
-    """One run of perf_analyzer: what it was given, and what its results mean."""
+    """One perf_analyzer run: its inputs, and the meaning of its results."""
 
     tool: PerfAnalyzer
     load: LoadPoint
@@ -152,18 +152,18 @@ class _Run:
     log: Path
 
     def execute(self) -> _Ended:
-        """Runs perf_analyzer until its results are there.
+        """Runs perf_analyzer until its results are written.
 
-        Interrupted, it stops sending at once, waits for answers until the end of its current window
-        (a third of the run) and writes its export, but no report.
+        When interrupted, it stops sending at once, waits for answers until the end of its current
+        window (a third of the run) and writes its export, but no report.
 
-        When its results are written, perf_analyzer waits for every answer that is still to come,
-        which takes seconds after an overload. So it is killed after a while: Triton then drops
-        what it has not begun (gRPC, where there is a batcher) or works it off, and sometimes it
-        crashes (tritonserver 2.51, an assertion in gRPC's handling of cancelled requests).
+        After it has written its results, perf_analyzer waits for all outstanding answers, which
+        takes seconds after an overload. So it is killed after a while. Triton then drops requests
+        that it has not started (gRPC, with a batcher) or executes them, and sometimes it crashes
+        (tritonserver 2.51, an assertion in gRPC's handling of canceled requests).
 
         Raises:
-            LoadFailedError: No results; with its own words.
+            LoadFailedError: No results; the message has perf_analyzer's own words.
             ServerGoneError: No results, and the server does not answer.
         """
         site, deadline = self.tool.site, time.monotonic() + self.window.deadline_s
@@ -200,10 +200,10 @@ class _Run:
         return _Ended(not killed or self.tool.at_rest(), killed, stopped_ns, *used_s)
 
     def _wait(self, process: subprocess.Popen[bytes], deadline: float) -> tuple[str, int | None]:
-        """Why there will be no results, empty once there are; and when it was stopped early."""
+        """Why there are no results (empty if there are), and the time of an early stop."""
         give_up, reason, stopped_ns = deadline, TOO_LATE, None
         slo_lost = self._until_lost()
-        while not outputs.is_complete(self.files.export):  # which is written last
+        while not outputs.is_complete(self.files.export):  # perf_analyzer writes it last
             code = process.poll()
             if code is not None:
                 complete = outputs.is_complete(self.files.export)
@@ -229,7 +229,7 @@ class _Run:
         result = figures_of(
             observed, self.load, self.seed, stream.target.batch_size, bounds=window.bounds
         )
-        if ended.stopped_ns is None:  # else it wrote no report
+        if ended.stopped_ns is None:  # a stopped run writes no report
             report = outputs.read_report(self.files.csv)
             result = replace(
                 result,
@@ -255,7 +255,7 @@ class _Run:
         return replace(result, client_cores=ended.sending_s / loaded_s, warnings=warnings)
 
     def _observe(self, watched: Sampler, ended: _Ended) -> tuple[Observed, Window]:
-        """The window, and what is left of it where the run was ended early."""
+        """The observed window, shortened if the run was stopped early."""
         requests, window, due_s = outputs.read_export(self.files.export), self.window, self.due_s
         if due_s is None:
             return observe_closed(requests, window), window
@@ -285,14 +285,14 @@ class _Run:
         return self.tool.stream.target.model
 
     def check_model(self, watched: Sampler, *, dropped: bool) -> None:
-        """perf_analyzer may blame nobody, or leave failed requests out of its results.
+        """Checks for failed requests, which perf_analyzer may leave out of its results.
 
         Raises:
             ModelFailsError: The model answered with errors.
             LoadFailedError: A queue policy refused requests.
         """
         answered = outputs.answered_errors(self._said)
-        with suppress(ServerGoneError):  # what happened is known already
+        with suppress(ServerGoneError):  # the caller reports it
             after = self._statistics()
             if before := watched.between(0, 0):
                 then = before[0].statistics[self._model]
@@ -300,10 +300,10 @@ class _Run:
                 refuse_failures(then, after, answered, logged, dropped=dropped)
 
     def check_sent(self, watched: Sampler, error: LoadFailedError) -> None:
-        """Under a load far beyond the server, perf_analyzer never gets to its results.
+        """Checks that perf_analyzer kept up: far beyond the server's capacity it gives no results.
 
         Raises:
-            ClientLimitError: The server was not sent what was due.
+            ClientLimitError: The server received fewer requests than were due.
         """
         window, due_s = self.window, self.due_s
         all_due = window.deadline_s > window.total_s
@@ -321,7 +321,7 @@ def _is_late(error: LoadFailedError) -> bool:
 
 
 def _sending_threads_s(pid: int) -> list[float]:
-    """CPU time of each thread that sends; the main thread only writes the results."""
+    """CPU time of each sending thread; the main thread only writes the results."""
     import psutil
 
     with suppress(psutil.Error):
@@ -331,22 +331,22 @@ def _sending_threads_s(pid: int) -> list[float]:
 
 
 def interval_ms(total_s: float) -> int:
-    """Measurement interval for which perf_analyzer keeps up load for ``total_s``."""
+    """Measurement interval in ms with which perf_analyzer keeps up load for ``total_s``."""
     return math.ceil((total_s + _LEAD_S) * 1000.0 / (_WINDOWS * _WINDOW_FACTOR))
 
 
 def load_s(interval: int) -> float:
-    """How long perf_analyzer keeps up load with a measurement interval in milliseconds."""
+    """Seconds for which perf_analyzer keeps up load with a measurement interval in ms."""
     return interval * _WINDOWS * _WINDOW_FACTOR / 1000.0
 
 
 def command_line(
     binary: Path, target: LoadTarget, load: LoadPoint, window: Window, files: RunFiles
 ) -> list[str]:
-    """Arguments of one run: fixed windows, asynchronous requests, our inputs and arrivals.
+    """Arguments of one run: fixed windows, asynchronous requests, tune's inputs and arrivals.
 
     Any deviation counts as stable, so that the run always ends after exactly three windows.
-    Otherwise perf_analyzer repeats until its numbers agree, and gives no result when they never do
+    Otherwise perf_analyzer repeats until its figures agree, and gives no result if they never do
     (three windows of a few Poisson arrivals differ by more than a factor of ten).
     """
     argv = [str(binary), "-m", target.model, "-u", target.address, "-i", target.protocol.value]
@@ -367,7 +367,7 @@ def command_line(
 
 
 def warn_of_repeats(given: RunInputs, result: Measurement, window: Window) -> tuple[Reason, ...]:
-    """A warning where a response cache saw inputs more often than the spec asks for."""
+    """A warning if a response cache received inputs more often than the spec asks for."""
     used = result.throughput_infer_per_s * load_s(interval_ms(window.total_s))
     cached = any(one.cache_hit_count + one.cache_miss_count for one in result.models.values())
     if not cached or given.sampled_count is None or used <= given.sampled_count:

@@ -1,7 +1,7 @@
 """Input files for perf_analyzer's ``--input-data``.
 
-Contents are written as base64 of Triton's binary form: exact for every datatype, and a quarter of
-the size of a decimal float.
+Contents are base64 of Triton's binary form: exact for every datatype, and a quarter of the size of
+decimal floats.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tuner.load.traffic.wire import Tensors
 
 
 def write_inputs(inferences: Sequence[Tensors], path: Path) -> None:
-    """Writes inferences in their order; one that is there several times is encoded once."""
+    """Writes inferences in their order; each distinct inference is encoded only once."""
     encoded = {id(inference): _entry(inference) for inference in inferences}
     with path.open("wb") as file:
         file.write(b'{"data":[')

@@ -1,8 +1,8 @@
-"""What perf_analyzer leaves: its export, its report, and its words and the model's about a failure.
+"""Reads perf_analyzer's output: its export, its report, and error messages of it and the model.
 
-The export tells when each request was sent and answered. It holds every request's tensors too and
-may be large, so it is not parsed: the file is mapped and searched for the time stamps. Quotes
-inside strings are escaped in JSON, so the patterns cannot match within a tensor's contents.
+The export has the time at which each request was sent and answered. It also has every request's
+tensors and may be large, so it is not parsed: the file is mapped into memory and searched for time
+stamps. JSON escapes quotes inside strings, so the patterns cannot match within a tensor's content.
 
 The report (CSV, of ``-f`` and ``--verbose-csv``) has one row, with averages in microseconds.
 """
@@ -29,19 +29,19 @@ _BOUNDARIES = re.compile(rb'"window_boundaries":\[([\d,]+)\]')
 _END = re.compile(rb'\],"version":"[^"]*"[^\[\]{}]*\}\s*$')
 _TAIL_BYTES = 512
 
-#: Of usage errors 2.51 tells the reason before its usage, and later ones after it.
+#: perf_analyzer 2.51 prints the reason of a usage error before its usage; later versions after it.
 _ERROR = re.compile(
     r"^([eE]rror: |Failed to |No valid requests|Thread \[\d+\] had error: |\S*perf_analyzer: ).*",
     re.M,
 )
 _PREFIX = re.compile(r"^([eE]rror: |\S*perf_analyzer: )")
 _THREAD = re.compile(r"^Thread \[\d+\] had error: ")
-#: perf_analyzer's own words around those of the model, and Triton's around the model's.
+#: The text that perf_analyzer and Triton put around a model's own message.
 _AROUND = re.compile(
     r"Failed to retrieve results from inference request\.?\s*"
     r"|Failed to process the request\(s\) for model (instance )?'[^']*', message: "
 )
-#: How perf_analyzer announces what it is about to do: no reason for a failure.
+#: Lines in which perf_analyzer announces its next steps; none is the reason of a failure.
 _PREAMBLE = re.compile(
     r"^(\*|Using |Service Kind|Batch size|Measurement|Minimum|Stabiliz|Request|Concurrency|"
     r"Latency limit|Sending |Inferences)"
@@ -59,7 +59,7 @@ _COLUMNS = {
 
 
 def is_complete(path: Path) -> bool:
-    """Whether perf_analyzer has finished writing the file."""
+    """Whether perf_analyzer has written the whole file."""
     try:
         with path.open("rb") as file:
             file.seek(max(file.seek(0, os.SEEK_END) - _TAIL_BYTES, 0))
@@ -69,14 +69,14 @@ def is_complete(path: Path) -> bool:
 
 
 def read_export(path: Path) -> AnsweredRequests:
-    """Reads the time stamps.
+    """Reads the time stamps of an export.
 
     Raises:
-        LoadFailedError: There are none, or not in pairs.
+        LoadFailedError: There are no time stamps, or no pairs of them.
     """
     try:
         with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-            # Texts first: a match, also one in a traceback, keeps the map from being closed.
+            # Copies first: a match, also one in a traceback, keeps the map from being closed.
             sent_texts = [m[1] for m in _SENT.finditer(data)]
             answer_texts = [m[1].rpartition(b",")[2] for m in _ANSWERED.finditer(data)]
             boundary_texts = [n for m in _BOUNDARIES.finditer(data) for n in m[1].split(b",")]
@@ -85,7 +85,7 @@ def read_export(path: Path) -> AnsweredRequests:
         boundaries = [int(n) for n in boundary_texts]
     except OSError as error:
         raise LoadFailedError("perf_analyzer wrote no export") from error
-    except (ValueError, OverflowError) as error:  # empty, or a time stamp that is none
+    except (ValueError, OverflowError) as error:  # empty, or not a time stamp
         raise LoadFailedError(f"perf_analyzer's export cannot be read: {error}") from error
     if sent.size == 0 or sent.size != answered.size or not boundaries:
         raise LoadFailedError(
@@ -100,7 +100,7 @@ def read_report(path: Path) -> dict[str, float]:
     """perf_analyzer's own figures, over its three windows together.
 
     Raises:
-        LoadFailedError: It is missing, empty, or a column is (another version's layout).
+        LoadFailedError: The report is missing or empty, or lacks a column (another version).
     """
     try:
         with path.open(newline="") as file:
@@ -109,7 +109,7 @@ def read_report(path: Path) -> dict[str, float]:
             raise ValueError(f"it has no {', '.join(lacking)}")
         report = {name: float(row[column]) for name, column in _COLUMNS.items()}
         if not all(map(math.isfinite, report.values())):
-            raise ValueError("a figure is no finite number")
+            raise ValueError("a figure is not a finite number")
         return report
     except (OSError, StopIteration) as error:
         raise LoadFailedError("perf_analyzer wrote no report") from error
@@ -118,12 +118,12 @@ def read_report(path: Path) -> dict[str, float]:
 
 
 def tells_of_error(text: str) -> bool:
-    """Whether perf_analyzer's output holds an error."""
+    """Whether perf_analyzer's output has an error."""
     return _ERROR.search(text) is not None
 
 
 def useful_words(text: str) -> str:
-    """perf_analyzer's reason out of its output: its error lines, each once, threads aside."""
+    """perf_analyzer's reason, from its output: its error lines, each once, without thread names."""
     reasons = _reasons(text)
     if reasons:
         return " ".join(reasons)
@@ -134,14 +134,14 @@ def useful_words(text: str) -> str:
 
 
 def answered_errors(text: str) -> list[str]:
-    """The errors that requests were answered with: of each thread the first, which ended it."""
+    """Errors that answered requests: of each thread the first one, which ends the thread."""
     lines = (match[0] for match in _ERROR.finditer(text))
     bare = (bare_words(_THREAD.sub("", line)) for line in lines if _THREAD.match(line))
     return [words for words in bare if words and not is_lost(words)]
 
 
 def bare_words(error: str) -> str:
-    """A model's own words out of an error of the server: the first line, nothing around it."""
+    """A model's own words in an error of the server: the first line, without the text around it."""
     return _AROUND.sub("", error).strip().partition("\n")[0]
 
 

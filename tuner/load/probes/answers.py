@@ -1,9 +1,9 @@
-"""What a model answers, and whether two configs answer the same.
+"""The answers of a model, and whether two configs give the same answers.
 
-The questions are the workload's own inputs. Each is asked on its own, and several times together
-with all others: only that makes dynamic batches, and only they reveal a model whose ``execute``
-mixes up its requests. Where a response cache may answer, some are asked once more in ways that are
-alike to the cache alone: with other parameters, for some of the outputs, in another shape.
+The probe sends the workload's own inputs: each alone, and several times together with all others.
+Only the latter forms dynamic batches, which reveal a model whose ``execute`` mixes up its requests.
+With a response cache, some inputs are sent again in ways that only the cache takes for the same:
+with other parameters, for some of the outputs, in another shape.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from tuner.load.traffic.reply import UnreadableAnswerError, outputs_in
 from tuner.spec.units import count_text, digits
 
 _QUESTIONS = 16
-#: Of these, as many are asked once more in each way that the cache cannot tell apart.
+#: Number of inputs that are sent again in each way that the cache cannot tell apart.
 _VARIED = 4
-#: What no user sends, so that it is no default.
+#: A value that no user sends, so that it is not a default.
 _PARAMETER = 7
-_TIMES_TOGETHER = 4  # enough in flight that fast models get batches too
+_TIMES_TOGETHER = 4  # enough in flight that fast models form batches too
 _DEADLINE_S = 60.0
 
 Array = npt.NDArray[Any]
@@ -37,12 +37,12 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True)
 class Answer:
-    """What came back for one request.
+    """The answer to one request.
 
     Attributes:
-        outputs: By name; strings are arrays of bytes.
-        error: The model's own words instead of outputs; or why these cannot be read.
-        rejected: Refused by a queue policy before the model saw it.
+        outputs: Arrays by name; strings are arrays of bytes.
+        error: The model's own words instead of outputs, or why the outputs cannot be read.
+        rejected: A queue policy refused the request before the model received it.
     """
 
     outputs: Mapping[str, Array]
@@ -52,13 +52,13 @@ class Answer:
 
 @dataclass(frozen=True)
 class ConfigAnswers:
-    """One config's answers to all questions.
+    """The answers of one config to all inputs of the probe.
 
     Attributes:
-        alone: One a question, asked one after another.
-        together: The questions over and over, asked at the same time.
-        varied: What was asked otherwise, in words, with the answer.
-        none_because: Why nothing could be asked; empty when it was.
+        alone: One answer per input, sent one after another.
+        together: Answers to repeated inputs, sent at the same time.
+        varied: How a request was varied, in words, and its answer.
+        none_because: Why the probe cannot run; empty if it ran.
     """
 
     alone: tuple[Answer, ...] = ()
@@ -68,19 +68,23 @@ class ConfigAnswers:
 
 
 def ask(stream: Stream, config: Any) -> ConfigAnswers:
-    """Asks the model that is loaded some of the workload's inputs.
+    """Sends some of the workload's inputs to the loaded model.
 
-    Together comes first: what is asked again may be answered from the response cache.
+    Simultaneous requests come first: the response cache may answer repeated ones.
+
+    Args:
+        stream: The stream whose inputs are sent.
+        config: The ``ModelConfig`` of its model, as it runs.
 
     Raises:
-        ServerGoneError: No answer, or no server.
+        ServerGoneError: An answer did not come, or the server is gone.
     """
     if config.model_transaction_policy.decoupled:
         return ConfigAnswers(
             none_because="a decoupled model may answer a request any number of times"
         )
     if config.HasField("sequence_batching"):
-        return ConfigAnswers(none_because="answers of a sequence depend on what was asked before")
+        return ConfigAnswers(none_because="answers of a sequence depend on its earlier requests")
     try:
         questions = stream.questions(_QUESTIONS)
     except (LoadFailedError, SpecError) as error:
@@ -90,7 +94,7 @@ def ask(stream: Stream, config: Any) -> ConfigAnswers:
         together = tuple(map(_answer, waiting))
         alone = tuple(_answer(method.future(q, timeout=_DEADLINE_S)) for q in questions)
         varied = tuple(
-            (f"input {number} asked {how}", _answer(method.future(q, timeout=_DEADLINE_S)))
+            (f"input {number} {how}", _answer(method.future(q, timeout=_DEADLINE_S)))
             for number, question in enumerate(questions[:_VARIED])
             for how, q in vary(question, config, stream.requests.varied)
         )
@@ -100,10 +104,12 @@ def ask(stream: Stream, config: Any) -> ConfigAnswers:
 def vary(
     question: bytes, config: Any, parameters: Sequence[str] | None
 ) -> Iterator[tuple[str, bytes]]:
-    """Requests with the input bytes of ``question`` that ask for something else, and how.
+    """Variants of a request with the same input bytes, each with the difference in words.
 
     Args:
-        parameters: Names of those that the model may read; None: no cache can answer.
+        question: The serialized request.
+        config: The ``ModelConfig`` of its model.
+        parameters: Names of request parameters that the model may read; None: there is no cache.
     """
     from tritonclient.grpc import service_pb2
 
@@ -128,7 +134,7 @@ def vary(
 
 
 def _reshaped(request: Any, config: Any) -> bool:
-    """Whether the request has now other shapes, which the config allows for the same elements."""
+    """Reshapes the request's inputs, within the config's dimensions; whether any could be."""
     batched = config.max_batch_size > 0
     dims = {tensor.name: [*tensor.dims] for tensor in config.input}
     reshaped = False
@@ -156,12 +162,16 @@ def _reshaped(request: Any, config: Any) -> bool:
 
 
 def unlike_config(answer: bytes, config: Any) -> list[str]:
-    """Outputs of a serialised ``ModelInferResponse`` whose type or shape is not the config's.
+    """Outputs of a serialized ``ModelInferResponse`` whose type or shape is not the config's.
 
     Triton does not check what a model returns, so clients that rely on the config fail.
 
     Args:
+        answer: The serialized response.
         config: The ``ModelConfig`` as it runs; -1 stands for any dimension.
+
+    Returns:
+        One clause per output.
     """
     from google.protobuf.message import DecodeError
     from tritonclient.grpc import service_pb2
@@ -169,7 +179,7 @@ def unlike_config(answer: bytes, config: Any) -> list[str]:
     try:
         outputs = service_pb2.ModelInferResponse.FromString(answer).outputs
     except DecodeError:
-        return []  # reported where answers are compared
+        return []  # the comparison of answers reports it
     batched = config.max_batch_size > 0
     declared = {o.name: (datatype_of(o), [-1] * batched + [*o.dims]) for o in config.output}
     texts = []
@@ -190,15 +200,18 @@ def differences(
     tolerance: float,
     by_output: Mapping[str, float] = MappingProxyType({}),
 ) -> list[str]:
-    """A sentence for each input and output for which ``other`` answers otherwise than ``one``.
+    """A sentence for each input and output for which ``other`` answers differently than ``one``.
 
-    Integers, booleans and strings must be equal. Floats may be off by ``tolerance`` of their own
-    size, since a batch is summed in another order than a single input. They may also be off by
-    that share of the mean size of the output's values, since a value near zero came about by
+    Integers, booleans and strings must be equal. Floats may differ by ``tolerance`` as a share of
+    their size, since a batch is summed in another order than a single input. They may also differ
+    by that share of the mean size of the output's values, since values near zero can result from
     cancellation.
 
-    Both were asked the same questions; a ``tolerance`` of 0 asks for equal floats. ``by_output``
-    has that of single outputs.
+    Args:
+        one: Answers of one config.
+        other: Answers of the other config, to the same requests.
+        tolerance: Share of the size, 0..1; 0: floats must be equal.
+        by_output: Tolerances of single outputs, by name.
     """
     texts = []
     within = (tolerance, by_output)
@@ -208,7 +221,7 @@ def differences(
     ):
         for number, (a, b) in enumerate(zip(expected, given, strict=True)):
             if not (a.rejected or b.rejected):
-                where = f"input {number % len(one.alone)} asked {how}"
+                where = f"input {number % len(one.alone)} {how}"
                 texts += [f"{where}: {text}" for text in _different(a, b, *within)]
     for (where, a), (_, b) in zip(one.varied, other.varied, strict=True):
         if not (a.rejected or b.rejected):
@@ -217,7 +230,7 @@ def differences(
 
 
 def largest_differences(one: ConfigAnswers, other: ConfigAnswers) -> dict[str, float]:
-    """By output with floats, how far answers are apart, as `differences` counts it; 0s left out."""
+    """Largest difference by float output, relative as in `differences`; without equal outputs."""
     largest = dict[str, float]()
     for a, b in zip((*one.alone, *one.together), (*other.alone, *other.together), strict=True):
         for name in a.outputs.keys() & b.outputs.keys():
@@ -246,13 +259,17 @@ def _different(
     one: Answer, other: Answer, tolerance: float, by_output: Mapping[str, float]
 ) -> Iterator[str]:
     if one.error or other.error:
-        if bool(one.error) != bool(other.error):
-            yield f"only one config answers, the other fails: {one.error or other.error}"
+        if not one.error:
+            yield f"it fails: {other.error}"
+        elif not other.error:
+            yield f"it no longer fails (before: {one.error})"
         return
     for name in sorted({*one.outputs, *other.outputs}):
         a, b = one.outputs.get(name), other.outputs.get(name)
-        if a is None or b is None:
+        if b is None:
             yield f"output {name} is missing"
+        elif a is None:
+            yield f"output {name} is new"
         elif (a.dtype, a.shape) != (b.dtype, b.shape):
             was, now = (f"{x.dtype}{list(x.shape)}" for x in (a, b))
             yield f"output {name} was {was} and is {now}"
@@ -261,7 +278,7 @@ def _different(
 
 
 def _unequal(one: Array, other: Array, tolerance: float) -> str:
-    """How far two arrays are apart; empty when that is near enough."""
+    """How far two arrays differ, in words; empty within the tolerance."""
     if one.dtype.kind != "f":
         count = int((one != other).sum())
         return f"in {count:,} of {count_text(one.size, 'value')}" if count else ""

@@ -1,7 +1,7 @@
-"""Whether requests that come alone are served, once an overload is over.
+"""Whether single requests are served once an overload has ended.
 
-A queue policy that has refused requests may go on refusing: Triton's batcher then looks at its
-queue only twice a second, by which time what waits there alone may have timed out.
+A queue policy that has refused requests may keep refusing: Triton's batcher then checks its queue
+only twice a second, and by then a lone request in the queue may have timed out.
 """
 
 from __future__ import annotations
@@ -20,7 +20,13 @@ REQUEST_COUNT = 30
 
 @dataclass(frozen=True)
 class LoneRequests:
-    """Requests sent one after the other; ``slowest_us`` is of those served."""
+    """Requests sent one after the other.
+
+    Attributes:
+        asked: Number of requests sent.
+        served: Number of requests answered without error.
+        slowest_us: Longest latency of those served; None if none was.
+    """
 
     asked: int
     served: int
@@ -35,7 +41,11 @@ class LoneRequests:
 
 
 def ask_alone(stream: Stream, patience_s: float) -> LoneRequests:
-    """Sends one request at a time; the first that gets no answer in time is the last.
+    """Sends one request at a time; stops at the first one without an answer in time.
+
+    Args:
+        stream: The stream whose first input is sent.
+        patience_s: Longest wait for an answer.
 
     Raises:
         ServerGoneError: The server died.

@@ -1,9 +1,8 @@
-"""What an overload does to a config, and how long it takes to be over.
+"""How a config behaves in an overload, and how long it takes to recover.
 
-One open-loop run whose rate steps: calm, then more than the config's capacity, then calm again
-(`tuner.load.traffic.arrivals.STEPS`). The overload is the measured window, so that the
-measurement's figures are those of the requests due in it; what came before and after is in its
-slices.
+One open-loop run whose rate steps: calm, then above the config's capacity, then calm again
+(`tuner.load.traffic.arrivals.STEPS`). The overload is the measured window, so that the figures are
+those of the requests due in the overload; the slices also cover the time before and after.
 """
 
 from __future__ import annotations
@@ -25,20 +24,20 @@ from tuner.spec.slo import Slo
 from tuner.spec.units import digits
 
 SLICE_S = 0.25
-#: A server that was just started needs this long until its first answers say something.
+#: Time after a server's start before its answers are typical.
 _SETTLING_S = 0.5
-#: Lengths of the stretches, in calm ones. A backlog of two at 120 % is worked off in two at 80 %,
-#: so that a server which never serves less than its capacity recovers halfway through.
+#: Lengths of the other stretches, in calm stretches. A backlog of two stretches at 120% takes two
+#: stretches at 80% to work off, so a server that keeps serving its capacity recovers halfway.
 _OVERLOADED, _WATCHED = 2, 4
-#: A calm stretch is at least this long, and at least this many times the allowed latency.
-_CALM_S, _CALM_OVER_BOUND = 1.0, 2.0
-#: Load goes on until a request of the last stretch that is not answered is surely late.
+#: A calm stretch has at least this length, and at least this many times the latency bound.
+_CALM_S, _CALM_OVER_BOUND = 0.5, 2.0
+#: Load continues until an unanswered request of the last stretch is certainly late.
 _TAIL_OVER_BOUND = 1.5
-_SLACK_S = 40.0  # for a start on a busy machine, and for answers that are behind
-#: From the moment of recovery on, this share of the slices is in time. Not all: a slice holds
-#: few requests, and one late in a hundred is allowed.
+_SLACK_S = 40.0  # for a start on a busy machine, and for late answers
+#: From the recovery on, this share of the slices is in time. Not all: a slice has few requests,
+#: and one in a hundred may be late.
 _STEADY = 0.9
-#: Share of requests that may be late, or refused, where a p99 is in time.
+#: Share of requests that may be late, or refused, for a p99 within its bound.
 _ALLOWED = 0.01
 
 
@@ -48,25 +47,30 @@ def _empty(value: object) -> bool:
 
 @dataclass(frozen=True)
 class Overload:
-    """What one config did at 120 % of its capacity, all streams together.
+    """The behavior of one config at 120% of its capacity, for all streams together.
 
-    The shares of late and refused requests are those of the stream that the SLO is about.
+    The shares of late and refused requests are those of the stream that the SLO belongs to.
 
     Attributes:
-        capacity_per_s: Requests per second that it had sustained within the SLOs.
-        watched_s: How long the load was calm afterwards, as far as it can be judged.
-        p99_latency_us: Of the requests due during the overload; those refused have none.
-        late_share: Requests due during the overload that were not answered within the bound,
-            those refused included, 0..1.
-        rejected_share: Requests refused by a queue policy during the overload, 0..1.
-        recovered_after_s: From the end of the overload until the p99 of each slice is within
-            the bound again and stays there, with no more refused than that allows; 0 when it
-            was never beyond it, None when it did not recover while it was watched. It is the p99
-            whatever percentile the SLO is on: slices are too small to tell percentiles apart.
+        capacity_per_s: Requests per second that the config sustained within the SLOs.
+        asked_per_s: Requests per second that were due in the overload.
+        overload_s: Length of the overload.
+        watched_s: Time after the overload, under a calm load, for which a verdict is possible.
+        slo: The SLO on the tail of the latency, as text.
+        bound_us: Its bound.
+        served_per_s: Requests per second answered in the overload.
+        p99_latency_us: p99 of the requests due in the overload; refused requests have no latency.
+        late_share: Requests due in the overload that were not answered within the bound, refused
+            ones included, 0..1.
+        rejected_share: Requests that a queue policy refused in the overload, 0..1.
+        recovered_after_s: Time from the end of the overload until the p99 of each slice is within
+            the bound and stays there, with no more refused requests than that allows. 0: it never
+            exceeded the bound; None: it did not recover in the time watched. It is the p99
+            whatever percentile the SLO bounds: slices are too short to tell percentiles apart.
         slices: p99 and rates over time; ``start_s`` counts from the start of the overload.
-        failures: Requests that failed during the overload, by reason.
-        lone: What became of requests sent one at a time afterwards; None where no queue policy
-            refuses any.
+        failures: Requests that failed in the overload, by reason.
+        lone: Requests sent one at a time after the overload; None if no queue policy refuses
+            requests.
     """
 
     capacity_per_s: float
@@ -88,13 +92,13 @@ class Overload:
 
     @property
     def missed(self) -> bool:
-        """Whether more of the requests of the overload were late than a p99 allows."""
+        """Whether more requests of the overload were late than a p99 allows."""
         return self.late_share > _ALLOWED
 
     @property
     def sentence(self) -> str:
-        """For a reader; the config is "it"."""
-        offered = f"asked for {digits(self.asked_per_s, 4)}/s for {digits(self.overload_s)} s"
+        """The result in a sentence, in which "it" is the config."""
+        offered = f"at {digits(self.asked_per_s, 4)}/s for {digits(self.overload_s)} s"
         start = f"{offered}, {_percent(OVERLOAD)} of what it sustained, it answered"
         refused = f", {_percent(self.rejected_share)} refused" if self.rejected_share else ""
         late = (
@@ -104,10 +108,10 @@ class Overload:
         return " ".join([served, *self._refused()])
 
     def _refused(self) -> Iterator[str]:
-        """What a queue policy did: to those that were answered, to the others, and later on."""
+        """Sentences about a queue policy: answered requests, failed ones, and lone ones later."""
         if self.rejected_share:
             kept = "were within" if self.p99_latency_us <= self.bound_us else "missed"
-            yield f"Those answered {kept} {self.slo}."
+            yield f"Answered requests {kept} {self.slo}."
         for reason, failures in self.failures.items():
             yield f"{reason.words.capitalize()}: {failures.text}."
         if self.lone is not None:
@@ -126,7 +130,7 @@ class Overload:
 
 
 def overload_window(slo: Slo) -> Window:
-    """The spans of a probe: settling and calm, overload, calm again."""
+    """The window of an overload: settling and calm, overload, calm again."""
     bound_s = slo.bound / 1e6
     calm_s = SLICE_S * math.ceil(max(_CALM_S, _CALM_OVER_BOUND * bound_s) / SLICE_S)
     before_s = _SETTLING_S + calm_s
@@ -144,14 +148,14 @@ def overload_window(slo: Slo) -> Window:
 
 
 def overload_of(measurement: Measurement, window: Window, slo: Slo) -> Overload:
-    """Reads a probe that was made in `overload_window`; of a mix what it did to the SLO's stream.
+    """The overload that a measurement in `overload_window` shows, for the SLO's stream.
 
     Raises:
-        LoadFailedError: It shows nothing over time, or the client could not keep up.
+        LoadFailedError: There are no figures over time, or the client could not keep up.
     """
     of_stream = measurement.of(slo.stream)
     if of_stream is None or not of_stream.slices or of_stream.latencies_us is None:
-        raise LoadFailedError("it has no latency of each request, so there is none over time")
+        raise LoadFailedError("without the latency of each request there are no figures over time")
     if not client_kept_up(measurement):
         raise LoadFailedError("the load generator could not keep up with the overload")
     slices = _judged(of_stream.slices, window, slo.bound)
@@ -175,7 +179,7 @@ def overload_of(measurement: Measurement, window: Window, slo: Slo) -> Overload:
 
 
 def recovered_after(slices: Sequence[Slice], overload_s: float, bound_us: float) -> float | None:
-    """Seconds from the end of the overload until the p99 is within ``bound_us`` and stays so."""
+    """Seconds from the end of the overload until the p99 is within ``bound_us`` for good."""
     after = [s for s in slices if s.start_s >= overload_s and s.due_per_s > 0.0]
     late = [
         s.refused_per_s > _ALLOWED * s.due_per_s or (s.p99_latency_us or 0.0) > bound_us
@@ -189,7 +193,7 @@ def recovered_after(slices: Sequence[Slice], overload_s: float, bound_us: float)
 
 
 def _judged(slices: Sequence[Slice], window: Window, bound_us: float) -> tuple[Slice, ...]:
-    """From where the server had settled, up to where an answer that is due may still come."""
+    """Slices from where the server has settled, up to where answers may still be outstanding."""
     until_s = window.total_s - _TAIL_OVER_BOUND * bound_us / 1e6
     return tuple(
         replace(s, start_s=s.start_s - window.warmup_s)

@@ -1,15 +1,15 @@
-"""What is asked of the models of a new server before any load: first answers, a cache's contents.
+"""Prepares the models of a new server for load: first answers, batch sizes, cache contents.
 
-Models load weights, compile or connect with their first request. perf_analyzer gives up when a
-whole window passes without an answer, so the first one is waited for before any load, and how long
-a window must be is not known before it.
+Models load weights, compile or connect on their first request. perf_analyzer gives up if a whole
+window passes without an answer, and how long a window must be is unknown before the first answer,
+so the first answer is awaited before any load.
 
-Then each batch size is asked for until its answers are steady, see `tuner.load.probes.warming`.
+Then each batch size is sent until its answers are steady, see `tuner.load.probes.warming`.
 
-Triton's response cache is filled with what the workload's traffic leaves there in the long run.
-What an LRU cache holds depends only on the order in which inputs were *last* asked for. So every
-input that comes back is asked once, in that order, which takes as many computed answers as the
-cache has room for; traffic as it comes would take many times as long to reach the rarest.
+Triton's response cache is filled with what the workload's traffic leaves in it in the long run.
+The content of an LRU cache depends only on the order in which inputs were *last* used. So every
+input that comes back is sent once, in that order, which takes as many computed answers as the cache
+has room for; ordinary traffic would take many times as long to reach the rarest inputs.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ from tuner.spec.units import count_text
 
 #: A wait longer than this is reported.
 QUIET_S = 2.0
-#: At most this many instances get a request at once; each may begin with work of its own.
+#: Most instances that get a request at once; each may start with work of its own.
 MOST_AT_ONCE = 16
 
-#: Asking takes no longer than this, give or take a few answers.
+#: Filling a cache takes no longer than this, give or take a few answers.
 MAX_FILLING_S = 10.0
 #: Requests in flight: enough for batches and several instances.
 IN_FLIGHT = 32
-#: So many of the last inputs are asked first, to see how long answers are and how long they take.
+#: Number of last inputs sent first, which show the size of an answer and how long it takes.
 PROBES = 2 * IN_FLIGHT
-#: More answers are asked for than seem to fit, as their size in the cache is not known exactly.
+#: Sends more inputs than seem to fit, as the size of an answer in the cache is only an estimate.
 MARGIN = 1.2
 
 _DEADLINE_S = 60.0
@@ -54,21 +54,25 @@ _DEADLINE_S = 60.0
 def await_first_answers(
     stream: Stream, config: Any, patience_s: float, note: Callable[[str], None]
 ) -> FirstCalls:
-    """Asks as many requests at once as there are instances, waits, then asks each batch size.
+    """Sends one request per instance at once, awaits the answers, then sends each batch size.
 
-    ``note`` receives a sentence when it takes longer than `QUIET_S`.
+    Args:
+        stream: The stream of the model.
+        config: The ``ModelConfig`` of its model, as it runs.
+        patience_s: Longest wait for the first answer.
+        note: Receives a sentence if that takes longer than `QUIET_S`.
 
     Raises:
         ModelFailsError: Every answer is an error; with the model's own words.
         LoadFailedError: No answer within ``patience_s``.
         ServerGoneError: The server died.
     """
-    # Triton makes one instance where none is asked for.
+    # Triton makes one instance if the config asks for none.
     instances = sum(max(g.count, 1) * max(len(g.gpus), 1) for g in config.instance_group) or 1
     count = min(instances, MOST_AT_ONCE)
     questions, model = _built([(stream, count)]), stream.target.model
     if questions is None:
-        return FirstCalls(model)  # inputs that only perf_analyzer can send
+        return FirstCalls(model)  # only perf_analyzer can send these inputs
     with asking(stream.target.endpoints, QUIET_S) as method:
         begin = time.monotonic()
         sent = [t.future_by(method)(question, timeout=patience_s) for question, t in questions]
@@ -80,7 +84,7 @@ def await_first_answers(
     if failures and all(failures):
         raise _model_fails(failures[0])
     if took_s > QUIET_S:
-        note(f"its first answer took {took_s:.1f} s")
+        note(f"the first answer of {model} took {took_s:.1f} s")
     calls = warm_batches(stream, config, count, patience_s, took_s)
     answer = next((reply.answer for reply in replies if reply.answer is not None), None)
     if answer is None or stream.target.streamed:
@@ -89,9 +93,14 @@ def await_first_answers(
 
 
 def seconds_for(wanted: Sequence[tuple[Stream, int]], patience_s: float) -> float | None:
-    """How long so many requests of each stream, sent at once, take until the last is answered.
+    """Seconds until all of these simultaneous requests are answered.
 
-    None for inputs that only perf_analyzer can send.
+    Args:
+        wanted: Streams, each with its number of requests.
+        patience_s: Longest wait.
+
+    Returns:
+        None if only perf_analyzer can send the inputs.
 
     Raises:
         ModelFailsError: An answer is an error; with the model's own words.
@@ -115,7 +124,7 @@ def seconds_for(wanted: Sequence[tuple[Stream, int]], patience_s: float) -> floa
 
 
 def _built(wanted: Sequence[tuple[Stream, int]]) -> list[tuple[bytes, LoadTarget]] | None:
-    """Requests, each with its target; None where only perf_analyzer can send them."""
+    """Requests, each with its target; None if only perf_analyzer can send them."""
     try:
         return [
             (question, stream.target)
@@ -148,15 +157,19 @@ def _reply(call: Any, model: str, patience_s: float) -> Reply:
 
 
 def _failure(reply: Reply) -> str:
-    """The model's own words instead of an answer; empty with one, or where a queue refused it."""
+    """The model's own words instead of an answer; empty for an answer or a queue's refusal."""
     return "" if reply.refused else bare_words(reply.words)
 
 
 @dataclass(frozen=True)
 class Filling:
-    """How many of the inputs that come back in this workload were asked for.
+    """How many of the inputs that come back were sent to fill a cache.
 
-    ``short``: it had to end before the cache was full.
+    Attributes:
+        sent: Number of inputs sent.
+        of: Number of inputs that come back.
+        seconds: Duration.
+        short: Time ran out before the cache was full.
     """
 
     sent: int
@@ -168,13 +181,13 @@ class Filling:
     def sentence(self) -> str:
         if not self.of:
             return "the cache is left empty: no input of this workload comes back"
-        end = ", which is all there was time for" if self.short else ""
+        end = "; there was no time for more" if self.short else ""
         inputs = f"{self.sent:,} of {count_text(self.of, 'input')}"
         return f"cache filled with {inputs} in {self.seconds:.1f} s{end}"
 
 
 def together(fillings: Sequence[Filling]) -> Filling:
-    """The sum of what was done for several streams."""
+    """The sum of the fillings of several streams."""
     return Filling(
         sum(filling.sent for filling in fillings),
         sum(filling.of for filling in fillings),
@@ -186,17 +199,21 @@ def together(fillings: Sequence[Filling]) -> Filling:
 def fill(stream: Stream, seed: int, size: int | None) -> Filling:
     """Brings an empty cache to its steady state, or as near as `MAX_FILLING_S` allows.
 
-    Requests that hold several inputs are left out: that all of them come again is too rare.
-    ``seed`` decides the order of inputs; ``size`` is the cache's in bytes, None when not known.
+    Requests with several inputs are left out: it is too rare that all of them come again.
+
+    Args:
+        stream: The stream whose inputs are sent.
+        seed: Seed of the order of inputs.
+        size: Size of the cache in bytes; None if unknown.
 
     Raises:
-        ServerGoneError: No answer, or no server.
+        ServerGoneError: An answer did not come, or the server is gone.
     """
     try:
         lists = [shape.inputs.remembered(seed) for shape in stream.shapes]
         one = stream.form.batch_size == 1
         requests = [build(tensors, stream.form, MAX_STEPS) for tensors in lists if tensors and one]
-    except (LoadFailedError, SpecError):  # sequences of steps; their model cannot have a cache
+    except (LoadFailedError, SpecError):  # sequences of steps: their model cannot have a cache
         requests = []
     if not requests:
         return Filling(0, 0, 0.0)
@@ -205,7 +222,7 @@ def fill(stream: Stream, seed: int, size: int | None) -> Filling:
 
 
 def _side_by_side(lists: Sequence[Sequence[bytes]]) -> list[bytes]:
-    """All of them, each list spread over the whole length in its order."""
+    """All requests, each list spread evenly over the whole length in its order."""
     placed = [
         ((k + 0.5) / len(requests), one) for requests in lists for k, one in enumerate(requests)
     ]
@@ -213,10 +230,10 @@ def _side_by_side(lists: Sequence[Sequence[bytes]]) -> list[bytes]:
 
 
 def ask_in_order(method: Any, requests: Sequence[bytes], size: int | None) -> Filling:
-    """Asks as many of the last requests as the cache has room for.
+    """Sends as many of the last requests as the cache has room for.
 
     Raises:
-        ServerGoneError: No answer, or no server.
+        ServerGoneError: An answer did not come, or the server is gone.
     """
     begin = time.monotonic()
     probes = requests[-PROBES:]
@@ -233,7 +250,7 @@ def ask_in_order(method: Any, requests: Sequence[bytes], size: int | None) -> Fi
 
 
 def _mean_answer_bytes(method: Any, requests: Sequence[bytes]) -> float:
-    """Sends all, in order; mean size of the answers in bytes."""
+    """Sends all requests, in order; mean size of their answers in bytes."""
     calls: deque[Any] = deque()
     replies = []
     for request in requests:
@@ -241,6 +258,6 @@ def _mean_answer_bytes(method: Any, requests: Sequence[bytes]) -> float:
             replies.append(reply_to(calls.popleft(), "filling the cache"))
         calls.append(method.future(request, timeout=_DEADLINE_S))
     replies += [reply_to(call, "filling the cache") for call in calls]
-    # What the model refused is not in the cache, and never will be.
+    # Requests that the model refused are not in the cache, and never will be.
     answered = [len(reply.answer) for reply in replies if reply.answer]
     return sum(answered) / len(answered) if answered else 0.0

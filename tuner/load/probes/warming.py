@@ -1,11 +1,11 @@
-"""Asks a model that was just loaded for each batch size, until its answers take about the same.
+"""Sends each batch size to a freshly loaded model until its answers take about the same time.
 
-Of requests of several shapes, each size of each shape.
+For requests of several shapes, it sends each size of each shape.
 
-Many backends do extra work for a shape they have not seen, once for each instance: autotuning of
-convolutions, TensorRT's lazy modules, torch.compile, which compiles with the second call. If a
-batch size first came up under load, this work would take seconds out of the window, and a config
-with batching would pay many times what one without pays.
+Many backends do extra work for a shape that is new to them, once per instance: autotuning of
+convolutions, TensorRT's lazy modules, torch.compile, which compiles on the second call. If a batch
+size first appeared under load, this work would take seconds of the window, and a config with
+batching would pay many times what a config without batching pays.
 """
 
 from __future__ import annotations
@@ -23,48 +23,55 @@ from tuner.load.traffic.encoding import build
 from tuner.measurement.batch_profile import BatchCall
 from tuner.reason import Fact, Reason, ReasonKind
 
-#: Batches of up to so many requests are all asked for, then only doubled ones.
+#: Up to this batch size every size is sent, above it only doubled sizes.
 EACH = 16
-#: Sizes that are not asked for after so long, without what was slow only at first, are left to the
-#: load, and so are requests that are together larger than this.
+#: After this time, not counting calls that were slow only at first, the remaining sizes are left
+#: to the load. So are requests above this total size.
 MOST_S, MOST_BYTES = 5.0, 64 << 20
-#: A size whose answers never take about the same is asked for so often.
+#: Most calls of a size whose answers never take about the same time.
 MOST_TIMES = 10
-#: Two answers take about the same if one takes at most twice as long, or this much longer.
+#: Two answers take about the same time if one takes at most twice as long, or this much longer.
 ALIKE_S = 0.005
-#: A batch is timed so often, and the shorter time counts.
+#: Number of times that a batch is timed; the shortest time counts.
 TWICE = 2
-#: Requests that are apart by no more than this share of an answer are at work at once.
+#: Requests that start within this share of an answer's duration count as simultaneous.
 LITTLE = 0.25
-#: First calls that took so much longer than later ones are told.
+#: First calls that take this much longer than later ones are reported.
 SLOW_CALL_S = 0.2
-#: Requests so far apart, beyond the batcher's delay, meet in no batch while instances are idle. On
-#: a busy machine that takes longer, so they are about half an answer apart, but no more than this.
+#: Requests this far apart, beyond the batcher's delay, form no batch while instances are idle. A
+#: busy machine needs a larger distance: about half an answer's duration, but no more than this.
 APART_S, MOST_APART_S = 0.001, 0.02
 
 
 @dataclass(frozen=True)
 class CallTimes:
-    """The longest and the shortest call of a batch size, and how many came before two alike."""
+    """Calls of one batch size.
+
+    Attributes:
+        longest_s: Duration of the longest call.
+        usual_s: Duration of the shortest call.
+        slow_count: Number of calls before two took about the same time.
+    """
 
     longest_s: float
     usual_s: float
     slow_count: int = 1
 
 
-#: By batch size.
+#: Calls by batch size.
 Sizes = Mapping[int, CallTimes]
 
 
 @dataclass(frozen=True)
 class FirstCalls:
-    """How a model that was just loaded answered its first calls.
+    """The first calls of a freshly loaded model.
 
     Attributes:
-        sizes: Those that were asked for until their answers were steady.
-        left: Batch sizes that were not asked for until their answers were steady.
-        batch_calls: How long batches took, by size and by instances at work.
-        unlike_config: Outputs whose type or shape is not what the config says.
+        model: Name of the model.
+        sizes: Calls by batch size, for sizes sent until their answers were steady.
+        left: Batch sizes that were not sent until their answers were steady.
+        batch_calls: Durations of batches, by size and by instances at work.
+        unlike_config: Outputs whose type or shape differs from the config, one clause each.
     """
 
     model: str
@@ -74,14 +81,16 @@ class FirstCalls:
     unlike_config: Sequence[str] = ()
 
     @property
-    def remark(self) -> str:
-        """What one note in a run tells, since it is alike for all configs; empty for nothing."""
-        unlike = ""
+    def remarks(self) -> tuple[Reason, ...]:
+        """What the user must know once in a run: each config of the model gives the same."""
+        remarks = []
+        if self.left:
+            facts: dict[str, Fact] = {"model": self.model, "sizes": listed(self.left)}
+            remarks.append(Reason(ReasonKind.SIZES_NOT_WARM, facts=facts))
         if self.unlike_config:
-            what = "; ".join(self.unlike_config)
-            unlike = f"{self.model} does not return what its config says: {what}. Triton does not "
-            unlike += "check that, but clients that rely on the config fail."
-        return " ".join(filter(None, (self.skipped, unlike)))
+            facts = {"model": self.model, "differences": "; ".join(self.unlike_config)}
+            remarks.append(Reason(ReasonKind.UNLIKE_CONFIG, facts=facts))
+        return tuple(remarks)
 
     @property
     def slow_sizes(self) -> Sizes:
@@ -89,36 +98,34 @@ class FirstCalls:
 
     @property
     def slow(self) -> Reason | None:
-        """What users of the model must know; None where nothing was slow."""
+        """A warning for users of the model; None if no first call was slow."""
         if not (slow := self.slow_sizes):
             return None
         longest_s = float(max(calls.longest_s for calls in slow.values()))
         facts: dict[str, Fact] = {"sizes": listed(slow), "longest_s": longest_s}
         return Reason(ReasonKind.SLOW_FIRST_CALLS, facts=facts)
 
-    @property
-    def skipped(self) -> str:
-        """What was left to the load; empty where nothing was."""
-        if not self.left:
-            return ""
-        start = f"{self.model} is not asked for {listed(self.left)} before the load"
-        return f"{start} until it is steady: they take too long, or are too large"
-
 
 def warm_batches(
     stream: Stream, config: Any, instances: int, patience_s: float, *first_s: float
 ) -> FirstCalls:
-    """Asks each instance for a batch of each size, as one request; errors are left to the load.
+    """Sends each instance a batch of each size, as one request; leaves errors to the load.
 
-    Sizes that take longer by themselves than an SLO allows are not asked for: a load under which
-    they form is not sustained. ``first_s``: What each instance's first answer, to one request as
-    the workload sends it, took.
+    Sizes that alone take longer than an SLO allows are not sent: the model cannot sustain a load
+    under which they form.
+
+    Args:
+        stream: The stream of the model.
+        config: The ``ModelConfig`` of the model, as it runs.
+        instances: Number of its instances.
+        patience_s: Longest wait for an answer.
+        first_s: Duration of each instance's first answer, to one request as the workload sends it.
     """
     calls, left = dict[int, CallTimes](), set[int]()
     rows, form = list[BatchCall](), stream.form
     usual_s = bytes_each = 0.0
     with asking(stream.target.endpoints) as method:
-        asker = _Asker(stream.target.future_by(method), config, instances, patience_s)
+        caller = _BatchCaller(stream.target.future_by(method), config, instances, patience_s)
         sizes = batch_sizes(config, form.batch_size)
         for size, shape in ((size, shape) for size in sizes for shape in stream.shapes):
             if any(row.instances == 1 and row.size <= size for row in rows if _slow(row, stream)):
@@ -131,13 +138,13 @@ def warm_batches(
             except (LoadFailedError, SpecError):
                 break
             bytes_each = len(question) / size
-            took_s, first_s = asker.until_steady(question, first_s), ()
+            took_s, first_s = caller.until_steady(question, first_s), ()
             if not _steady(took_s):
                 left.add(size)
             else:
                 times = CallTimes(max(took_s), min(took_s), max(len(took_s) - 2, 1))
                 calls[size] = max(times, calls.get(size, times), key=lambda c: c.longest_s)
-                timed = [*asker.timed(question, size, form.batch_size, min(took_s))]
+                timed = [*caller.timed(question, size, form.batch_size, min(took_s))]
                 usual_s += TWICE * sum(row.seconds for row in timed) * (instances > 1)
                 rows += timed
             usual_s += len(took_s) * min(took_s, default=0.0)
@@ -148,8 +155,8 @@ def _slow(row: BatchCall, stream: Stream) -> bool:
     return row.seconds > stream.requests.within_s
 
 
-class _Asker:
-    """Asks the instances of one model for batches."""
+class _BatchCaller:
+    """Sends batches to the instances of one model."""
 
     def __init__(
         self, future: Callable[..., Any], config: Any, instances: int, patience_s: float
@@ -160,22 +167,24 @@ class _Asker:
         self._answer_s = 0.0
 
     def until_steady(self, question: bytes, first_s: Sequence[float]) -> list[float]:
-        """Asks each instance until two calls took about the same; the seconds of each call."""
+        """Calls each instance until two calls took about the same time; seconds of each call."""
         took_s = [*first_s]
         while not _steady(took_s) and len(took_s) < MOST_TIMES:
             if (left_s := self._deadline_s - time.monotonic()) <= 0.0:
                 break
             apart_s = self._delay_s + min(max(self._answer_s / 2, APART_S), MOST_APART_S)
-            took_s.append(_ask(self._future, question, self._instances, apart_s, left_s))
+            took_s.append(
+                _seconds_of_calls(self._future, question, self._instances, apart_s, left_s)
+            )
             self._answer_s = min(took_s) - (self._instances - 1) * apart_s
         return took_s
 
     def timed(self, question: bytes, size: int, least: int, usual_s: float) -> Iterator[BatchCall]:
-        """What a batch of a doubled size takes by itself, and beside others.
+        """How long a batch of a doubled size takes, alone and beside other batches.
 
-        Requests of the largest size, sent at once, cannot meet in one batch; smaller ones are a
-        little apart, where that is little. ``usual_s``: what it took until each instance had
-        answered.
+        Simultaneous requests of the largest size cannot form one batch. Smaller ones start a little
+        apart, if that is little compared with their duration. ``usual_s``: time until each instance
+        has answered.
         """
         count, most = size // least, self._config.max_batch_size
         if count & (count - 1) == 0 or size == most:
@@ -191,31 +200,35 @@ class _Asker:
                 yield BatchCall(size, self._instances, both_s)
 
     def _shortest_s(self, question: bytes, instances: int, apart_s: float) -> float:
-        ask = partial(_ask, self._future, question, instances, apart_s, self._patience_s)
-        return min(ask() for _ in range(TWICE))
+        seconds = partial(
+            _seconds_of_calls, self._future, question, instances, apart_s, self._patience_s
+        )
+        return min(seconds() for _ in range(TWICE))
 
 
 def batch_sizes(config: Any, least: int) -> list[int]:
-    """Sizes that the dynamic batcher of a ``ModelConfig`` may form, the doubled ones first.
+    """Sizes that the dynamic batcher of a ``ModelConfig`` may form, the doubled sizes first.
 
-    Of a model that takes sequences none: one request cannot be several of these.
+    Empty for a model that takes sequences: one request cannot belong to several of them.
 
-    ``least``: Inferences in one request of the workload.
+    Args:
+        config: The ``ModelConfig``.
+        least: Inferences in one request of the workload.
     """
     if config.HasField("sequence_batching"):
         return []
     if config.response_cache.enable:
-        return []  # what is asked here would be in the cache
+        return []  # the cache would keep these answers
     most = config.max_batch_size // least if config.HasField("dynamic_batching") else 1
     doubled = [2**power for power in range(most.bit_length())] or [1]
     others = {*range(1, min(EACH, most) + 1), max(most, 1)} - {*doubled}
     return [count * least for count in (*doubled, *sorted(others))]
 
 
-def _ask(
+def _seconds_of_calls(
     future: Callable[..., Any], question: bytes, instances: int, apart_s: float, patience_s: float
 ) -> float:
-    """How long it takes until each instance has answered once."""
+    """Seconds until each instance has answered once."""
     begin, calls = time.monotonic(), list[Any]()
     while len(calls) < instances:
         if calls:
@@ -227,7 +240,7 @@ def _ask(
 
 
 def _steady(took_s: Sequence[float]) -> bool:
-    """Whether the last two took about the same."""
+    """Whether the last two calls took about the same time."""
     fast, slow = sorted(took_s[-2:]) if len(took_s) > 1 else (0.0, float("inf"))
     return slow <= max(2.0 * fast, fast + ALIKE_S)
 

@@ -1,4 +1,4 @@
-"""A `model_warmup` for the sizes and shapes whose first calls are slow, tried on the server."""
+"""A `model_warmup` for sizes and shapes with slow first calls, and a test of it on the server."""
 
 from __future__ import annotations
 
@@ -18,22 +18,27 @@ from tuner.modelconfig.message import parse, to_load_json
 from tuner.server.control import Control
 from tuner.spec.units import digits
 
-_WIDTH = 96  # of a comment's lines
-#: Receives a sentence about what takes long.
+_WIDTH = 96  # of the lines of a comment
+#: Receives a sentence before something that takes long.
 Note = Callable[[str], None]
 Seconds = Annotated[float, Field(ge=0)]
 
 
 @dataclass(frozen=True)
 class WarmUp:
-    """What the first calls of a model take just after a load, without a `model_warmup` and with it.
+    """Duration of a model's first calls after a load, without a `model_warmup` and with one.
 
     Attributes:
+        model: Name of the model.
+        batch_sizes: Batch sizes with slow first calls.
         block: The `model_warmup`, as text of config.pbtxt.
-        first_s: The slowest of these first calls.
-        usual_s: The slowest of the later ones.
-        first_warm_s: With the block; None where the server refused it, or ended over it.
-        refused: What was said of it then.
+        first_s: Duration of the slowest first call.
+        usual_s: Duration of the slowest later call.
+        load_s: Duration of a load without the block.
+        first_warm_s: Duration of the slowest first call with the block; None if the server refused
+            the block, or died on it.
+        load_warm_s: Duration of a load with the block; None likewise.
+        refused: The server's words in that case.
     """
 
     model: str
@@ -48,12 +53,12 @@ class WarmUp:
 
     @property
     def helps(self) -> bool:
-        """Whether it spares users at least half of the wait."""
+        """Whether the block saves users at least half of the wait."""
         return self.first_warm_s is not None and self.first_warm_s <= self.first_s / 2
 
     @property
     def sentence(self) -> str:
-        """For a reader."""
+        """The result in words."""
         cold = (
             f"After each load of {self.model} the first calls of {listed(self.batch_sizes)} take "
             f"up to {_seconds(self.first_s)}, later ones {_seconds(self.usual_s)}."
@@ -72,12 +77,18 @@ def _seconds(seconds: float) -> str:
 
 
 def warm_up(setup: Setup, texts: Mapping[str, str], patience_s: float, note: Note) -> WarmUp | None:
-    """What was found of the first model whose first calls are slow; None where all are fast.
+    """Tests a `model_warmup` for the first model with slow first calls; None if all are fast.
 
-    It is loaded as its config, one of ``texts`` by model, has it, then with a `model_warmup`.
+    The model is loaded with its config, then with a `model_warmup` added to it.
+
+    Args:
+        setup: The streams, and their server.
+        texts: Config of each model, as text.
+        patience_s: Longest wait for a first answer.
+        note: Receives a sentence before something that takes long.
 
     Raises:
-        TrialError: A model does not load as its config has it, or does not answer.
+        TrialError: A model does not load with its config, or does not answer.
     """
     streams = {s.target.model: s for s in setup.streams if s.target.model in texts}
     control = setup.site.control
@@ -102,7 +113,7 @@ def _tried(
     )
     try:
         load_s, warm = _loaded(stream, control, f"{text}\n{result.block}", patience_s, note)
-    except TrialError as error:  # tritonserver 2.51 may end over samples that a model refuses
+    except TrialError as error:  # tritonserver 2.51 may die on samples that a model refuses
         return replace(result, refused=error.message.rstrip("."))
     first_s = max((warm.sizes[size].longest_s for size in slow if size in warm.sizes), default=0.0)
     return replace(result, first_warm_s=first_s, load_warm_s=load_s)
@@ -111,7 +122,7 @@ def _tried(
 def _loaded(
     stream: Stream, control: Control, text: str, patience_s: float, note: Note
 ) -> tuple[float, FirstCalls]:
-    """How long a load of a model that was gone took, and its first calls."""
+    """Duration of a load of an unloaded model, and its first calls."""
     model = stream.target.model
     control.unload(model, patience_s)
     begin = time.monotonic()
@@ -121,9 +132,9 @@ def _loaded(
 
 
 def block_for(stream: Stream, slow: Sizes) -> str:
-    """A sample of zeros, which every model that numbers its tokens takes, of each size and shape.
+    """Samples of zeros for each size and shape; every model that numbers its tokens accepts zeros.
 
-    It is run as often as calls of that size were slow.
+    A sample runs as often as calls of its size were slow.
     """
     samples = ",\n".join(_samples(stream, slow))
     return f"model_warmup [\n{samples}\n]\n"
@@ -155,7 +166,7 @@ def _sample(
 
 
 def propose(text: str, warm_up: WarmUp) -> str:
-    """A config's text with the block behind it as a comment; one that has any stays as it is."""
+    """A config's text with the block appended as a comment; unchanged if it has a warm-up."""
     if "model_warmup" in text or not warm_up.helps:
         return text
     end = "\r\n" if "\r\n" in text else "\n"

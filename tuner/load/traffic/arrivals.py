@@ -1,10 +1,10 @@
-"""When requests come: seeded arrival times, written as gaps for ``--request-intervals``.
+"""Arrival times of requests, drawn from seeds, and their file for ``--request-intervals``.
 
-perf_analyzer's own Poisson arrivals have no seed, so schedules are made here. Every schedule
-offers *exactly* the asked number of requests in each span of a run (warm-up, window, tail): a
-free Poisson count over 3 s at 200/s would itself vary by 4 %, which is more than the
-differences looked for. Given the count, arrival times of a Poisson process are independent
-and uniform, so nothing else about it changes.
+perf_analyzer's own Poisson arrivals have no seed, so schedules are made here. Every schedule has
+*exactly* the expected number of requests in each span of a run (warm-up, window, tail): the count
+of a Poisson process over 3 s at 200/s would itself vary by 4%, which is more than the differences
+of interest. Given the count, arrival times of a Poisson process are independent and uniform, so
+nothing else changes.
 """
 
 from __future__ import annotations
@@ -22,35 +22,37 @@ from tuner.measurement.measurement import Arrivals, LoadPoint
 from tuner.regular import read_limited
 from tuner.spec.workload import ArrivalsSpec, BurstArrivals, TraceArrivals
 
-#: Rates before, during and after the measured window of arrivals that step, over the level.
+#: Rates before, during and after the measured window of stepping arrivals, divided by the level.
 CALM, OVERLOAD = 0.8, 1.2
 STEPS = (CALM, OVERLOAD, CALM)
-#: Arrivals are drawn for this long after the load as well: perf_analyzer, which starts over when it
-#: has none left, must not; and the same times need the same draw.
+#: Arrivals are also drawn for this long after the load: perf_analyzer starts over after the last
+#: arrival, which must not happen, and the same times need the same draw.
 SLACK_S = 2.0
 
 #: Arrival times in seconds from the start of the load, ascending.
 Times = npt.NDArray[np.float64]
 
-#: Draws a number of arrival times between a start and an end, in any order.
+#: Draws this many arrival times between a start and an end, in any order.
 _Draw = Callable[[float, float, int], Times]
 
-#: A file of what requests carry, or of when they come, is not larger: all of it is read at once.
+#: Largest file with requests or times; all of it is read at once.
 MOST_FILE_BYTES = 1 << 30
-#: Requests that were written down cover at most so much time: what is longer has another unit.
+#: Longest time that recorded requests may cover: longer times have another unit.
 MOST_S = 31 * 86_400.0
-_LIKELY_S = 60.0  # what is shorter in another unit is hardly meant
-#: Units of time that files have, in seconds, the largest first.
+_LIKELY_S = 60.0  # a shorter recording suggests that its unit is another one
+#: Units of time in files, in seconds, the largest first.
 TIME_UNITS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
 
-_ASSUMED_LATENCY_S = 0.005  # closed loops: to guess how many requests there will be
+_ASSUMED_LATENCY_S = 0.005  # closed loops: for an estimate of the number of requests
 
 
 @dataclass(frozen=True)
 class BurstShape:
-    """How arrivals that come in bursts differ from Poisson's.
+    """How bursty arrivals differ from Poisson arrivals.
 
     Attributes:
+        ratio: Busy rate divided by the calm rate.
+        share: Share of the time in busy periods, 0..1.
         mean_burst_s: Mean length of a busy period; lengths are exponential.
     """
 
@@ -59,22 +61,29 @@ class BurstShape:
     mean_burst_s: float = 0.2
 
 
-#: What some kinds of arrivals have beside their rate: a trace's gaps in microseconds, or bursts.
+#: What some arrivals have beside a rate: a trace's gaps in microseconds, or the shape of bursts.
 Shape = Times | BurstShape
 
 
 def arrivals_of(
     load: LoadPoint, spans_s: Sequence[float], seed: int, shape: object = None
 ) -> Times:
-    """The arrivals of an open-loop load point.
+    """The arrivals of an open-loop load.
 
     Args:
-        spans_s: Lengths of consecutive spans of the run, in each of which the rate holds.
-        shape: A `Shape`, where such arrivals have one.
+        load: The level and kind of load.
+        spans_s: Lengths of consecutive spans of the run; the rate holds in each of them.
+        seed: Seed of the draw.
+        shape: A `Shape`, for arrivals that have one.
+
+    Raises:
+        LoadFailedError: This kind of load has no arrival times of its own.
     """
     match load.arrivals:
         case Arrivals.POISSON:
             return poisson(load.level, spans_s, seed)
+        case Arrivals.CONSTANT:
+            return constant(load.level, spans_s, seed)
         case Arrivals.STEP:
             return steps(load.level, spans_s, seed)
         case Arrivals.BURSTS if isinstance(shape, BurstShape):
@@ -88,7 +97,7 @@ def poisson(rate_per_s: float, spans_s: Sequence[float], seed: int) -> Times:
     """A Poisson process of constant rate.
 
     Runs with the same seed have the same gaps, up to a factor: levels and configs are compared
-    under the same ups and downs (common random numbers).
+    under the same fluctuations (common random numbers).
     """
     generators = iter(np.random.default_rng(seed).spawn(len(spans_s)))
 
@@ -101,11 +110,20 @@ def poisson(rate_per_s: float, spans_s: Sequence[float], seed: int) -> Times:
     return _fill(rate_per_s, spans_s, arrivals)
 
 
+def constant(rate_per_s: float, spans_s: Sequence[float], seed: int) -> Times:
+    """Equal gaps; the seed says when the first request comes, within one gap."""
+    total_s, first = sum(spans_s), float(np.random.default_rng(seed).random())
+    times: Times = (first + np.arange(math.ceil(rate_per_s * total_s))) / rate_per_s
+    return _at_least_one(times[times < total_s], total_s)
+
+
 def steps(capacity_per_s: float, spans_s: Sequence[float], seed: int) -> Times:
-    """A Poisson process whose rate steps up and down again: an overload and what comes after.
+    """A Poisson process whose rate steps up and down again: an overload and its aftermath.
 
     Args:
-        capacity_per_s: Requests per second that `STEPS` are shares of.
+        capacity_per_s: Requests per second that `STEPS` multiply.
+        spans_s: Lengths of the three spans.
+        seed: Seed of the draw.
     """
     rng = np.random.default_rng(seed)
     times, start = [], 0.0
@@ -129,7 +147,7 @@ def bursts(rate_per_s: float, spans_s: Sequence[float], seed: int, shape: BurstS
 
 
 def _switching(rng: np.random.Generator, total_s: float, shape: BurstShape) -> tuple[Times, Times]:
-    """Moments at which the rate switches, and the expected arrivals until each (any unit)."""
+    """Times at which the rate switches, and the expected arrivals up to each (in any unit)."""
     mean_calm_s = shape.mean_burst_s * (1.0 - shape.share) / shape.share
     busy = bool(rng.random() < shape.share)
     moments, expected = [0.0], [0.0]
@@ -159,10 +177,10 @@ def _at_least_one(times: Times, end: float) -> Times:
 def trace(
     gaps_us: npt.NDArray[np.float64], rate_per_s: float, spans_s: Sequence[float], seed: int
 ) -> Times:
-    """A recorded sequence of gaps, rescaled so that the run has the mean rate asked for.
+    """A recorded sequence of gaps, scaled so that the run has this mean rate.
 
-    The recording starts at a place chosen by the seed and wraps around. Only the mean over the
-    whole run is exact: a trace is replayed for its own ups and downs.
+    The seed chooses where in the recording it starts; it wraps around at the end. Only the mean
+    over the whole run is exact: a trace is replayed for its own fluctuations.
     """
     total_s = sum(spans_s)
     count = max(round(rate_per_s * total_s), 1)
@@ -173,7 +191,7 @@ def trace(
 
 
 def finite(given: object) -> float | None:
-    """A number, also as text; None where it is none, or larger than a float."""
+    """A number, possibly given as text; None if it is not a number or exceeds a float."""
     try:
         value = float(given)  # type: ignore[arg-type]
     except (TypeError, ValueError, OverflowError):
@@ -182,7 +200,7 @@ def finite(given: object) -> float | None:
 
 
 def too_long(length_s: float, unit: str = "s") -> str:
-    """What is wrong with a last time, read in a unit, so long after the first; or empty."""
+    """What is wrong with a last time this long after the first, in this unit; empty if nothing."""
     if length_s <= MOST_S:
         return ""
     smaller = [*TIME_UNITS][[*TIME_UNITS].index(unit) + 1 :]
@@ -197,18 +215,18 @@ def too_long(length_s: float, unit: str = "s") -> str:
 
 
 def span_text(length_s: float) -> str:
-    """``16.7 h``, ``31 days``: in the largest unit of which it is more than one."""
+    """A length of time such as ``16.7 h`` or ``31 days``, in the largest unit that exceeds one."""
     sizes = {"days": 86_400.0, "h": 3_600.0, "min": 60.0, "s": 1.0}
     unit = next((unit for unit, size in sizes.items() if length_s > size), "s")
     return f"{length_s / sizes[unit]:.4g} {unit}"
 
 
 def read_trace(path: Path) -> npt.NDArray[np.float64]:
-    """Gaps between requests in microseconds, one a line.
+    """Gaps between requests in microseconds, one per line.
 
     Raises:
-        SpecError: The file cannot be read, or holds something that is not a gap, or gaps of more
-            than `MOST_S` together.
+        SpecError: The file cannot be read, a line is not a gap, or the gaps exceed `MOST_S` in
+            total.
     """
     gaps, total_us = [], 0.0
     lines = read_lines(path)
@@ -219,14 +237,16 @@ def read_trace(path: Path) -> npt.NDArray[np.float64]:
         gaps.append(gap)
         total_us += gap
         if long := too_long(total_us / 1e6, "us"):
-            raise SpecError(f"{path}:{number}: {long}", "write gaps in microseconds, one a line")
+            raise SpecError(f"{path}:{number}: {long}", "write gaps in microseconds, one per line")
     if not any(gaps):
-        raise SpecError(f"{path}: no gaps between requests", "write one a line, in microseconds")
+        raise SpecError(
+            f"{path}: no gaps between requests", "write gaps in microseconds, one per line"
+        )
     return np.array(gaps)
 
 
 def shape_of(arrivals: ArrivalsSpec) -> Shape | None:
-    """What arrivals have beside their rate: bursts or a recorded trace."""
+    """What arrivals have beside their rate: the shape of bursts, or a recorded trace."""
     if isinstance(arrivals, TraceArrivals):
         return read_trace(arrivals.file)
     if isinstance(arrivals, BurstArrivals):
@@ -236,10 +256,10 @@ def shape_of(arrivals: ArrivalsSpec) -> Shape | None:
 
 
 def write_intervals(times: Times, path: Path) -> Times:
-    """Writes the file perf_analyzer reads; returns the times it will keep to, in seconds.
+    """Writes perf_analyzer's file of intervals; returns the due times that result, in seconds.
 
-    perf_analyzer takes whole microseconds. Times are rounded rather than gaps, so that errors
-    do not add up. It starts again with the first gap when it runs out of them.
+    perf_analyzer takes whole microseconds. Times are rounded rather than gaps, so that errors do
+    not add up. After the last interval, perf_analyzer starts over with the first.
     """
     moments_us = np.rint(times * 1e6).astype(np.int64)
     gaps_us = np.diff(moments_us, prepend=0)
@@ -249,16 +269,16 @@ def write_intervals(times: Times, path: Path) -> Times:
 
 
 def expected_requests(load: LoadPoint, seconds: float) -> int:
-    """About how many requests a load takes in a time."""
+    """Approximate number of requests of a load in this time."""
     rate = load.level if load.arrivals.open_loop else load.level / _ASSUMED_LATENCY_S
     return math.ceil(rate * seconds)
 
 
 def read_lines(path: Path) -> list[str]:
-    """The lines of a plain file.
+    """The lines of a regular file.
 
     Raises:
-        SpecError: There is no such file, it cannot be read, is no text, or never ends (a device).
+        SpecError: The file does not exist, cannot be read, is not text, or is a device.
     """
     try:
         return read_limited(path, MOST_FILE_BYTES).decode("utf-8").splitlines()

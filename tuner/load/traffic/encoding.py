@@ -1,7 +1,7 @@
-"""What requests carry, in Triton's binary form: tensors, and whole requests made of input files.
+"""Tensors and whole requests in Triton's binary form.
 
-A request is serialised when it is built and sent as bytes: while load is on, the client has
-nothing left to do for it but to hand it to gRPC.
+A request is serialized when it is built, and sent as bytes: under load, the client only has to
+hand it to gRPC.
 """
 
 from __future__ import annotations
@@ -9,25 +9,29 @@ from __future__ import annotations
 import math
 import string
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from tuner.errors import LoadFailedError, SpecError
-from tuner.load.traffic.wire import WRITERS, Content, Lay, RequestForm, Tensors
-from tuner.modelconfig.schema import enum_name
+from tuner.load.traffic.wire import WRITERS, Content, Lay, RequestForm, Tensors, json_bytes
+from tuner.modelconfig.schema import enum_name, inputs_sent
 from tuner.spec.mistakes import listed
-from tuner.spec.workload import Protocol
+from tuner.spec.workload import Protocol, RandomInputs, RecordingInputs
 
-#: Above this the client would need more memory than it may take from the server.
+#: With more bytes, the client would need more memory than it may take from the server.
 MAX_BYTES = 1 << 30
+#: What says how random values are drawn.
+Drawn = RandomInputs | RecordingInputs
+#: As many random elements tell the size of all of them as JSON.
+_DRAWN = 1000
 _LETTERS = np.frombuffer((string.ascii_letters + string.digits).encode(), dtype="u1")
 
 
 @dataclass(frozen=True)
 class TensorShape:
-    """One tensor of one inference, without the batch; -1 is left to a file of requests."""
+    """One tensor of one inference, without the batch; -1: the file of requests gives it."""
 
     name: str
     datatype: str
@@ -42,17 +46,19 @@ class TensorShape:
 def resolve(
     model: str, config: Any, shapes: Mapping[str, Sequence[int]]
 ) -> tuple[TensorShape, ...]:
-    """What a random request carries: optional inputs only where a shape is given for them.
+    """The tensors of a random request; optional inputs only if the spec gives their shape.
 
     Args:
+        model: Name of the model.
         config: Its ``ModelConfig``; -1 is a variable dimension.
+        shapes: Shapes in the spec, by input, without the batch.
 
     Raises:
-        SpecError: Variable dimensions are left open, or a shape does not fit the model.
+        SpecError: A variable dimension has no value, or a shape does not fit the model.
     """
     for _, text in misfits(model, config, shapes):
         raise SpecError(f"inputs.shapes: {text}")
-    sent = [t for t in config.input if t.name in shapes or not t.optional] or config.input
+    sent = inputs_sent(config, shapes)
     dims = {t.name: [*shapes.get(t.name, t.dims)] for t in sent}
     if opened := {name: shape for name, shape in dims.items() if -1 in shape}:
         each = listed(f"{name} {shape}" for name, shape in opened.items())
@@ -68,11 +74,11 @@ def resolve(
 def misfits(
     model: str, config: Any, shapes: Mapping[str, Sequence[int]]
 ) -> Iterator[tuple[str, str]]:
-    """The inputs that a model does not have, or not in this shape, each with a sentence."""
+    """Inputs in ``shapes`` that the model does not have with this shape, each with a sentence."""
     dims = {t.name: list(t.dims) for t in config.input}
     for name, given in shapes.items():
         if name not in dims:
-            yield name, f"{name} is no input: the inputs of {model} are {listed(dims)}"
+            yield name, f"{name} is not an input: the inputs of {model} are {listed(dims)}"
         elif len(given) != len(dims[name]) or any(
             g <= 0 or d not in (-1, g) for g, d in zip(given, dims[name], strict=True)
         ):
@@ -80,14 +86,14 @@ def misfits(
 
 
 def inputs_of(config: Any) -> tuple[TensorShape, ...]:
-    """All inputs of a ``ModelConfig``, with open dimensions as they are."""
+    """All inputs of a ``ModelConfig``; variable dimensions stay -1."""
     return tuple(
         TensorShape(t.name, datatype_of(t), tuple(t.dims), t.optional) for t in config.input
     )
 
 
 def datatype_of(tensor: Any) -> str:
-    """The name in requests of a config's ``data_type``."""
+    """The name in requests of a ``data_type`` in a config."""
     name = enum_name(tensor, "data_type").removeprefix("TYPE_")
     return "BYTES" if name == "STRING" else name
 
@@ -101,11 +107,11 @@ def random_contents(
 ) -> list[bytes]:
     """Random values for ``count`` tensors, each in Triton's binary form.
 
-    Floats are drawn from 0 to 1, integers from ``int_range`` (as far as the type can hold it),
-    strings from letters and digits; a string is preceded by its length in four bytes.
+    Floats are uniform in 0..1, integers uniform in ``int_range`` (limited to the type's range),
+    strings consist of letters and digits; four bytes with the length precede each string.
 
     Raises:
-        SpecError: The datatype cannot be drawn.
+        SpecError: There are no random values for the datatype.
     """
     size = (count, tensor.elements)
     if tensor.datatype == "BYTES":
@@ -128,7 +134,7 @@ def random_contents(
 
 
 def drawable(tensor: TensorShape) -> np.dtype[Any]:
-    """NumPy's type of a tensor; raises `SpecError` where no random values can be drawn for it."""
+    """NumPy's type of a tensor; raises `SpecError` if no random values exist for it."""
     dtype = np.dtype("u2") if tensor.datatype == "BF16" else numpy_type(tensor.datatype)
     if dtype is None:
         raise SpecError(
@@ -148,12 +154,35 @@ def content_bytes(tensor: TensorShape, string_length: int) -> int:
 
 
 def request_bytes(tensors: Iterable[TensorShape], string_length: int) -> int:
-    """The same of all inputs of a request, without its batch."""
+    """Size of all inputs of a request in Triton's binary form, without its batch."""
     return sum(content_bytes(tensor, string_length) for tensor in tensors)
 
 
+def output_bytes(config: Any, batch_size: int) -> dict[str, int]:
+    """Size of each output of a request, by name; 0: only an answer shows it."""
+    rows = batch_size if config.max_batch_size else 1
+    sizes = {}
+    for output in config.output:
+        tensor = TensorShape(output.name, datatype_of(output), tuple(output.dims))
+        varies = tensor.datatype in ("BYTES", "INVALID") or min(tensor.shape, default=1) < 1
+        unlike = varies or output.is_shape_tensor
+        sizes[output.name] = 0 if unlike else rows * content_bytes(tensor, 0)
+    return sizes
+
+
+def drawn_bytes(tensor: TensorShape, spec: Drawn, *, in_json: bool) -> int:
+    """Size of one tensor of random values as it is sent; in JSON, estimated from some values."""
+    if not in_json:
+        return content_bytes(tensor, spec.string_length)
+    count = min(tensor.elements, _DRAWN)
+    some, rng = replace(tensor, shape=(count,)), np.random.default_rng(0)
+    (raw,) = random_contents(some, 1, rng, spec.int_range, spec.string_length)
+    size = json_bytes(tensor.name, tensor.datatype, Content(some.shape, raw))
+    return round(size * tensor.elements / max(count, 1))
+
+
 def numpy_type(datatype: str) -> np.dtype[Any] | None:
-    """NumPy's type of a datatype; None where it has none."""
+    """NumPy's type of a datatype; None if there is none."""
     from tritonclient.utils import triton_to_np_dtype
 
     known = triton_to_np_dtype(datatype)
@@ -168,24 +197,32 @@ def build(
     head: Sequence[str] = (),
     lay: Lay | None = None,
 ) -> list[bytes]:
-    """At most ``count`` requests as bytes; the run goes round them.
+    """At most ``count`` requests as bytes; a run repeats them.
 
-    Over gRPC a serialised ``ModelInferRequest`` each, over HTTP head, with these lines, and body.
+    Over gRPC, each is a serialized ``ModelInferRequest``; over HTTP, a head with the lines of
+    ``head``, and a body. The k-th request carries the inferences from ``k * batch_size`` on; their
+    list repeats too. Equal requests are the same object.
 
-    The k-th request carries the inferences from ``k * batch_size`` on; their list goes round as
-    well. Equal requests are one object. With ``lay``, which puts an input's bytes
-    elsewhere and returns the parameters that say where, requests do not have them.
+    Args:
+        inferences: The inferences in their order, without the batch.
+        form: Form of the requests.
+        count: Largest number of requests.
+        protocol: gRPC or HTTP.
+        head: Lines of the HTTP head.
+        lay: Puts inputs, and perhaps outputs, outside of requests; None: requests have them.
 
     Raises:
-        LoadFailedError: Those of a batch do not fit each other, or all of it not in memory.
+        LoadFailedError: Inferences of a batch have different shapes, or the requests exceed
+            `MAX_BYTES`.
     """
-    # after as many requests as there are inferences, whatever the batch size, the same come again
-    wanted = range(min(count, len(inferences)) * form.batch_size)
+    # after as many requests as there are inferences, with any batch size, inputs repeat
+    rounds = -(-lay.places // len(inferences)) if lay else 1
+    wanted = range(min(count, rounds * len(inferences)) * form.batch_size)
     known: dict[bytes, bytes] = {}
     requests, total = [], 0
-    for first in wanted[:: form.batch_size]:
+    for number, first in enumerate(wanted[:: form.batch_size]):
         batch = [inferences[i % len(inferences)] for i in range(first, first + form.batch_size)]
-        request = WRITERS[protocol](_tensors(batch, form), form, head, lay)
+        request = WRITERS[protocol](_tensors(batch, form), form, head, lay, number)
         if request not in known:
             known[request] = request
             total += len(request)
@@ -195,7 +232,7 @@ def build(
 
 
 def refuse_above_most(byte_count: int) -> None:
-    """Raises `LoadFailedError` where different requests take more memory than a client may."""
+    """Raises `LoadFailedError` if distinct requests take more memory than a client may use."""
     if byte_count > MAX_BYTES:
         raise LoadFailedError(
             f"the requests of one measurement take more than {MAX_BYTES >> 20} MiB",
@@ -212,6 +249,11 @@ def _tensors(batch: Sequence[Tensors], form: RequestForm) -> Tensors:
         shape = shapes.pop()
         if shapes or shape is None:
             raise LoadFailedError(f"input {name}: shapes differ within one batch")
+        if name in form.shape_tensors:
+            if len({step[name].raw for step in batch}) > 1:
+                raise LoadFailedError(f"shape tensor {name}: values differ within one batch")
+            tensors[name] = batch[0][name]
+            continue
         raw = b"".join(step[name].raw for step in batch)
         tensors[name] = Content((*leading, *shape), raw)
     return tensors

@@ -1,9 +1,9 @@
-"""What requests carry: inferences in the order of a run, drawn from a seed or read from a file.
+"""Inputs of requests: inferences in the order of a run, drawn from a seed or read from a file.
 
-A run goes round a list of inferences, so repeats are drawn beforehand (see `traffic.repeats`).
-perf_analyzer's T threads start at entries 0 to T-1 of the list and go on in steps of T: the length
-of a list of repeats shares no divisor with T, or each thread would see its own share of it again
-and again.
+A run repeats a list of inferences, so repeats are drawn beforehand (see `traffic.repeats`).
+perf_analyzer's T threads start at entries 0 to T-1 of the list and continue in steps of T. So the
+length of a list with repeats has no common divisor with T; otherwise each thread would cycle
+through a part of the list only.
 """
 
 from __future__ import annotations
@@ -35,26 +35,26 @@ from tuner.spec.workload import (
     ZipfRepeat,
 )
 
-#: Lists are not longer than what fits into such an input file of perf_analyzer, which reads all of
-#: one before it starts: that takes it some 20 us a step.
+#: Limits of a list: perf_analyzer reads its whole input file before it starts, which takes it about
+#: 20 us per step.
 MAX_FILE_BYTES = 64 << 20
 MAX_STEPS = 1 << 15
-#: More threads of perf_analyzer gain nothing: all requests are asynchronous, and on a small machine
-#: sixteen threads cost a third more CPU than four.
+#: More perf_analyzer threads gain nothing: all requests are asynchronous, and on a small machine,
+#: sixteen threads use a third more CPU than four.
 MAX_THREADS = 4
-#: Different inputs of a distribution when the spec names no number.
+#: Number of distinct inputs of a distribution if the spec names none.
 DEFAULT_UNIQUE = 1000
 _DRAWS = 20  # rounds of replacing inputs that were drawn twice
 
 
 @dataclass(frozen=True)
 class RunInputs:
-    """What the inferences of one run carry.
+    """The inferences of one run.
 
     Attributes:
-        inferences: Without the batch, in their order; those that are alike are one object.
-        sampled_count: Length of the list, after which the run repeats it and it no longer has the
-            repeats asked for; None where inputs are used in turn anyway.
+        inferences: In their order, without the batch; equal inferences are the same object.
+        sampled_count: Length of the list, after which the run repeats it and the repeats no longer
+            match the spec; None if the spec asks for inputs in turn.
         warnings: What does not match the spec.
     """
 
@@ -64,25 +64,28 @@ class RunInputs:
 
 
 class InputSource(Protocol):
-    """What the requests of a stream carry that have one shape."""
+    """Source of the inputs of a stream's requests of one shape."""
 
     def of_run(self, seed: int, count: int, lines: Order | None = None) -> RunInputs:
         """Inputs for one run of about ``count`` inferences.
 
-        ``lines``: the numbers of its requests in a recording, if one is replayed, or in a file of
-        sequences.
+        Args:
+            seed: Seed of their order.
+            count: Number of inferences.
+            lines: Numbers of the run's requests in a recording, or in a file of sequences; None
+                without one.
         """
 
     def first(self, count: int) -> Sequence[Tensors]:
         """The first ``count`` inputs, the same in each call, or all there are."""
 
     def remembered(self, seed: int) -> Sequence[Tensors]:
-        """What a cache of unlimited size holds under this traffic, the latest last."""
+        """What a cache of unlimited size contains after this traffic, most recent last."""
 
 
 @dataclass(frozen=True)
 class _Pool:
-    """Different inputs, the most popular first."""
+    """Distinct inputs, the most popular first."""
 
     inferences: Sequence[Tensors]
     warnings: tuple[Reason, ...] = ()
@@ -94,12 +97,14 @@ class _Pool:
 class DrawnInputs:
     """Draws the inputs of runs.
 
-    Inputs that are to be new are new in every call of `of_run`, whatever the seed: a cache would
-    recognise repeated ones. So use one object for each server.
+    Inputs that the spec wants new are new in every call of `of_run`, whatever the seed: a cache
+    would recognize repeated ones. So use one object per server.
 
     Args:
-        cached: Whether the server has a response cache now. If so, a seed that is used again
-            gets another order: the cache may still hold all that the first one asked for.
+        spec: The inputs in the spec.
+        tensors: The model's inputs.
+        cached: Whether the server has a response cache now. If so, a repeated seed gets another
+            order: the cache may still have all answers to the first one.
     """
 
     def __init__(
@@ -112,15 +117,18 @@ class DrawnInputs:
         self._tensors = tuple(tensors)
         self._cached = cached
         self._calls = 0  # for new inputs
-        self._orders: Counter[int] = Counter()  # so many of each seed
+        self._orders: Counter[int] = Counter()  # calls by seed
 
     def of_run(self, seed: int, count: int, lines: Order | None = None) -> RunInputs:
-        """Inputs for one run that will need about ``count`` of them, in an order of the seed's.
+        """Inputs for one run of about ``count`` inferences, in an order that the seed determines.
 
-        ``lines``: those of a recording, of which only the times count here.
+        Args:
+            seed: Seed of the order.
+            count: Number of inferences.
+            lines: Ignored: of a recording, only the times matter here.
 
         Raises:
-            SpecError: A file of the user's does not fit.
+            SpecError: A file of the user does not fit the model.
         """
         del lines
         repeat = self._spec.repeat
@@ -140,7 +148,7 @@ class DrawnInputs:
         return RunInputs(pool.in_order(order), length, pool.warnings)
 
     def first(self, count: int) -> Sequence[Tensors]:
-        """The ``count`` most popular different inputs, or all there are.
+        """The ``count`` most popular distinct inputs, or all there are.
 
         Raises:
             SpecError: As `of_run`.
@@ -148,10 +156,10 @@ class DrawnInputs:
         return self._pool.inferences[:count]
 
     def remembered(self, seed: int) -> Sequence[Tensors]:
-        """Every input that comes back, once, the one asked for last at the end.
+        """Every input that comes back, once, the most recently used last.
 
-        An LRU cache that was asked for these in this order holds what it would after traffic
-        without end. None of them when no input of one measurement is asked for in the next.
+        An LRU cache that receives them in this order ends up as after infinite traffic. Empty if no
+        input of one measurement comes back in the next.
 
         Raises:
             SpecError: As `of_run`.
@@ -164,7 +172,7 @@ class DrawnInputs:
         return pool.in_order(repeats.recency_of_draws(self._popularity(repeat), seed))
 
     def _of_new_ones(self, repeat: Repeat, seed: int, length: int) -> RunInputs:
-        """Contents that no other measurement on this server has, as far as there are any."""
+        """Contents that no other measurement on this server has, as far as there are enough."""
         self._calls += 1
         assert isinstance(self._spec, RandomInputs)  # a file has no new ones
         unique = self._spec.unique
@@ -184,7 +192,7 @@ class DrawnInputs:
 
     @cached_property
     def _pool(self) -> _Pool:
-        """The inputs that are the same in all measurements."""
+        """The inputs that all measurements share."""
         if isinstance(self._spec, FileInputs):
             pool = _Pool(read_requests(self._spec.file, self._tensors).entries)
         else:
@@ -194,8 +202,8 @@ class DrawnInputs:
             pool = _random_pool(self._spec, self._tensors, wanted, (seeds.INPUTS,))
         if isinstance(self._spec.repeat, LogRepeat) and self._log.max() >= len(pool.inferences):
             raise SpecError(
-                f"{self._spec.repeat.file}: asks for input {self._log.max()}, but there are only "
-                f"{len(pool.inferences)}, numbered from 0"
+                f"{self._spec.repeat.file}: line with input {self._log.max()}, but there are only "
+                f"{len(pool.inferences)} inputs, numbered from 0"
             )
         return pool
 
@@ -215,8 +223,8 @@ class DrawnInputs:
 def sampled_length(steps: int, at_most: int) -> int:
     """Length of a sampled list for ``steps`` inputs.
 
-    It is a power of two, so that loads share files, less what it takes to be coprime with every
-    number of threads perf_analyzer may use.
+    It is a power of two, so that loads share files, minus what makes it coprime with every number
+    of threads that perf_analyzer may use.
     """
     length = min(1 << max(steps - 1, 1).bit_length(), max(at_most, 1))
     threads = math.lcm(*range(1, MAX_THREADS + 1))
@@ -226,7 +234,7 @@ def sampled_length(steps: int, at_most: int) -> int:
 
 
 def most_entries(spec: RandomInputs, tensors: Sequence[TensorShape]) -> int:
-    """How many random inputs one list has at the most."""
+    """The largest number of random inputs in one list."""
     return _fitting(_entry_bytes(spec, tensors))
 
 
@@ -235,7 +243,7 @@ def _fitting(largest_bytes: int) -> int:
 
 
 def _file_bytes(inference: Tensors) -> int:
-    """About what perf_analyzer's input file has of it."""
+    """Approximate size of an inference in perf_analyzer's input file."""
     return sum(len(content.raw) for content in inference.values()) * 4 // 3 + 64 * len(inference)
 
 
@@ -246,7 +254,7 @@ def _entry_bytes(spec: RandomInputs, tensors: Sequence[TensorShape]) -> int:
 def _random_pool(
     spec: RandomInputs, tensors: Sequence[TensorShape], unique: int, seed: tuple[int, ...]
 ) -> _Pool:
-    """``unique`` different contents, or as many as there can be."""
+    """``unique`` distinct contents, or as many as exist."""
     wanted = min(unique, most_entries(spec, tensors))
     rng = np.random.default_rng(seed)
     inputs: dict[tuple[bytes, ...], None] = {}  # a set that keeps the order

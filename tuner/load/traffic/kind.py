@@ -1,7 +1,7 @@
-"""The seam for a kind of traffic: what it changes of a load, from its schedule to its figures.
+"""The interface of a kind of traffic: how it changes a load, from the schedule to the figures.
 
-A kind is a package beside this file and a row of `tuner.load.traffic.kinds`. The rest of
-`tuner.load` calls these methods and knows no kind by name.
+A kind is a package beside this file and a row in `tuner.load.traffic.kinds`. The rest of
+`tuner.load` calls these methods, and has no case for any kind.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class CallerJob:
-    """What a process of the client needs to make the caller of a kind.
+    """What a process of the client needs to make the caller for a kind of traffic.
 
     Attributes:
         maker: ``module:function``; it takes a `tuner.load.client.job.ProcessPart` and ``facts``
             and returns a `tuner.load.client.calls.Caller`.
         facts: Plain JSON.
-        one_process: Requests hang together, so that one process sends them all.
-        by_answer: The caller itself knows when a request counts as answered: the server's counters
-            do not show that.
+        one_process: Requests depend on each other, so that one process sends them all.
+        by_answer: Only the caller knows when a request counts as answered; the server's counters
+            do not show it.
     """
 
     maker: str
@@ -46,55 +46,55 @@ class CallerJob:
 
 
 class Traffic:
-    """One kind of traffic in a load that has it.
+    """One kind of traffic in a load.
 
-    The methods here are those of independent requests, each answered once, as soon as it can be.
+    The methods here are those of independent requests, each with one answer, sent at once.
     """
 
-    #: Why perf_analyzer cannot measure it.
+    #: Why perf_analyzer cannot measure this kind.
     unlike_perf_analyzer: ClassVar[str] = ""
 
     @classmethod
     def in_spec(
         cls, workload: Workload, stream: StreamSpec, configs: Mapping[str, ModelConfig]
     ) -> bool:
-        """Whether a stream has it; ``configs``: of all models, by name."""
+        """Whether a stream has this kind; ``configs``: those of all models, by name."""
         raise NotImplementedError
 
     @classmethod
     def of(cls, workload: Workload, streams: Sequence[Stream]) -> Traffic | None:
-        """The kind for a load with these streams; None where none has it.
+        """The kind for a load with these streams; None if no stream has it.
 
         Raises:
-            SpecError: A file that it needs cannot be used.
+            SpecError: A file that the kind needs cannot be used.
         """
         raise NotImplementedError
 
     def schedule(
         self, streams: Sequence[Stream], load: LoadPoint, window: Window, seed: int
     ) -> Schedule | None:
-        """When the requests of an open loop are due; None leaves that to another kind."""
+        """When the requests of an open loop are due; None: another kind decides."""
 
     def mark(self, plan: Schedule, streams: Sequence[Stream], spans: Order, seed: int) -> Schedule:
-        """Says more about each request; ``spans``: the part of the run in which it is due."""
+        """Adds properties to each request; ``spans``: the part of the run that it is due in."""
         del streams, spans, seed
         return plan
 
     def peak(self, load: LoadPoint) -> float:
-        """The rate of its busiest second over its mean rate, as far as that is above Poisson's."""
+        """The rate of the busiest second over the mean rate, as far as it exceeds Poisson's."""
         del load
         return 1.0
 
     def laid(self, endpoints: Endpoints) -> AbstractContextManager[Lay | None]:
-        """Puts inputs elsewhere than into requests, for as long as the context is open."""
+        """Puts inputs outside of requests while the context is open; None: requests have them."""
         del endpoints
         return nullcontext()
 
     def caller(self, streams: Sequence[Stream], window: Window) -> CallerJob | None:
-        """How requests are sent, if not each by itself. At most one kind of a load has a caller."""
+        """How requests are sent, if not separately. At most one kind of a load has a caller."""
 
     def judged(self, run: Run, window: Window) -> Run:
-        """The run with each request answered when that counts."""
+        """The run, with each request answered at the moment that counts for this kind."""
         del window
         return run
 
@@ -104,9 +104,11 @@ class Traffic:
         """Adds figures of one stream.
 
         Args:
-            run: As it was judged, with the answers as they came in ``run.answered``.
-            number: The stream's place.
-            observed: The stream's requests, as they were judged.
+            run: The run as `judged` returned it; ``run.answered`` has the answers as received.
+            number: Index of the stream.
+            window: The measured window.
+            observed: The stream's requests according to ``run``.
+            measured: The stream's figures so far.
         """
         del run, number, window, observed
         return measured
@@ -117,6 +119,6 @@ class Traffic:
         return measured
 
     def warnings(self, answers: Answers) -> Iterator[Reason]:
-        """What a reader must know of how requests were answered."""
+        """What a reader must know about how requests were answered."""
         del answers
         return iter(())

@@ -1,4 +1,4 @@
-"""What a server answered to a request, from the bytes that it sent."""
+"""Outputs in a server's serialized answer."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import numpy.typing as npt
 
 
 class UnreadableAnswerError(ValueError):
-    """An answer that is no protobuf, or whose contents do not fit its shapes and types."""
+    """An answer is not protobuf, or its contents do not fit its shapes and types."""
 
 
 def outputs_in(answer: bytes) -> dict[str, npt.NDArray[Any]]:
-    """The outputs of a serialised ``ModelInferResponse``; strings are arrays of bytes.
+    """The outputs of a serialized ``ModelInferResponse``; strings are arrays of bytes.
 
     Raises:
-        UnreadableAnswerError: It cannot be read.
+        UnreadableAnswerError: The answer cannot be read.
     """
     from tritonclient.grpc import InferResult, service_pb2
 
@@ -23,7 +23,7 @@ def outputs_in(answer: bytes) -> dict[str, npt.NDArray[Any]]:
         response = service_pb2.ModelInferResponse.FromString(answer)
         result = InferResult(response)
         outputs = {output.name: result.as_numpy(output.name) for output in response.outputs}
-    except Exception as error:  # whatever protobuf, struct and NumPy raise for bytes of a stranger
+    except Exception as error:  # protobuf, struct and NumPy raise any kind for untrusted bytes
         raise UnreadableAnswerError(f"the answer cannot be read: {error}") from error
     if lacking := [name for name, values in outputs.items() if values is None]:
         raise UnreadableAnswerError(f"the answer cannot be read: {lacking[0]} has no contents")

@@ -7,7 +7,7 @@ import json
 import math
 import re
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,9 +17,9 @@ import numpy as np
 from tuner.errors import SpecError
 from tuner.load.traffic.arrivals import MOST_FILE_BYTES
 from tuner.load.traffic.encoding import TensorShape, content_bytes, numpy_type
+from tuner.load.traffic.source_files import read_source
 from tuner.load.traffic.wire import Content
 from tuner.plain import plain
-from tuner.regular import read_limited
 from tuner.spec.mistakes import Finding, FindingsError, in_brackets, listed
 
 _FORM = (
@@ -32,12 +32,11 @@ _SPACE = re.compile(r"[ \t\r\n]*")
 
 @dataclass(frozen=True)
 class RequestFile:
-    """What a file of requests holds.
+    """The content of a file of requests.
 
     Attributes:
-        entries: What each request carries, without the batch; those of sequences one after the
-            other.
-        lengths: So many requests has each sequence; empty where requests are independent.
+        entries: Inputs of each request, without the batch; sequences follow one another.
+        lengths: Number of requests in each sequence; empty for independent requests.
     """
 
     entries: tuple[dict[str, Content], ...]
@@ -47,27 +46,28 @@ class RequestFile:
 def read_requests(
     path: Path, tensors: Sequence[TensorShape], *, all_known: bool = True
 ) -> RequestFile:
-    """Each request of a file in perf_analyzer's format, by input.
+    """Reads the requests in a file of perf_analyzer's format.
 
-    Values are taken as JSON has them, such as 1 for a float, which perf_analyzer refuses.
+    Values may be as in JSON, such as 1 for a float, which perf_analyzer refuses.
 
     Args:
+        path: The file.
         tensors: The model's inputs.
-        all_known: False before a server was asked, which may add some.
+        all_known: False before a server was asked, which may add inputs to the config.
 
     Raises:
-        SpecError: It cannot be read, or entries do not fit, each with its place.
+        SpecError: The file cannot be read, or entries do not fit; with the place of each.
     """
     data = data_of(path, _FORM)
     if not isinstance(data, list) or not data:
-        raise SpecError(f"{path}: data is no list of requests", _FORM)
+        raise SpecError(f"{path}: data is not a list of requests", _FORM)
     nested = isinstance(data[0], list)
     entries, wrong = list[dict[str, Content]](), list[tuple[tuple[int, ...], str]]()
     for k, entry in enumerate(data):
         if isinstance(entry, list) is not nested:
             wrong.append(((k,), _MIXED))
         elif nested and not entry:
-            wrong.append(((k,), "a sequence of no requests"))
+            wrong.append(((k,), "a sequence without requests"))
         else:
             for place, request in _requests_of(k, entry):
                 contents, mistakes = read_entry(request, tensors, all_known=all_known)
@@ -80,7 +80,7 @@ def read_requests(
 
 
 def _requests_of(k: int, entry: Any) -> Iterator[tuple[tuple[int, ...], Any]]:
-    """The requests of an entry of the file, each with its place in data."""
+    """The requests in an entry of the file, each with its place in the data."""
     if isinstance(entry, list):
         yield from (((k, step), request) for step, request in enumerate(entry))
     else:
@@ -99,11 +99,11 @@ def place_in_data(path: Path, place: tuple[int, ...]) -> str:
 
 
 class _Places:
-    """Positions of the values of data in a JSON file."""
+    """Positions of values in the data of a JSON file."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        raw = read_limited(path, MOST_FILE_BYTES)
+        raw = read_source(path, MOST_FILE_BYTES)
         self._text = raw.decode(json.detect_encoding(raw))
         self._offsets: dict[tuple[int, ...], list[int]] = {}
 
@@ -124,7 +124,7 @@ class _Places:
         return self._offsets[key][last]
 
     def _members(self, at: int) -> Iterator[tuple[Any, int]]:
-        """Names (None in a list) and positions of the values of an object or list at an offset."""
+        """Names (None in a list) and positions of the values in an object or list at an offset."""
         text, decode = self._text, json.JSONDecoder().raw_decode
         named, at = text[at] == "{", _after_space(text, at + 1)
         while text[at] not in "]}":
@@ -143,34 +143,57 @@ def _after_space(text: str, at: int) -> int:
 
 
 def data_of(path: Path, hint: str = "") -> Any:
-    """What a file in perf_analyzer's format has as data, unchecked.
+    """The ``data`` in a file of perf_analyzer's format, unchecked.
 
     Raises:
-        SpecError: It cannot be read, or has none.
+        SpecError: The file cannot be read, or has no ``data``.
     """
     wrong = f"{path}: not in perf_analyzer's input format"
     try:
-        document = json.loads(read_limited(path, MOST_FILE_BYTES))
+        document = json.loads(read_source(path, MOST_FILE_BYTES))
     except OSError as error:
         raise SpecError(f"{path}: {error.strerror}") from error
     except (ValueError, RecursionError) as error:
-        raise SpecError(f"{wrong}: {error}", hint) from error
+        text = str(error)
+        if isinstance(error, json.JSONDecodeError) and error.msg == "Extra data":
+            text = f"another value begins on line {error.lineno}: put all requests into one list"
+            text += _of_body(json.JSONDecoder().raw_decode(error.doc)[0])
+        raise SpecError(f"{wrong}: {text}", hint) from error
     if not isinstance(document, dict) or "data" not in document:
-        raise SpecError(f"{wrong}: no object with data", hint)
+        raise SpecError(f"{wrong}: not an object with data{_of_body(document)}", hint)
     return document["data"]
+
+
+def _of_body(document: Any) -> str:
+    """What else is wrong with the body of a request; empty if it is none."""
+    if not isinstance(document, dict) or "inputs" not in document:
+        return ""
+    return "; inputs make it the body of an HTTP request: write each by its name"
+
+
+def not_inputs(entry: Mapping[str, Any]) -> list[str]:
+    """What in an entry has no form of an input's values, whatever the model is."""
+    return [name for name, given in entry.items() if name != "model" and not _is_content(given)]
+
+
+def _is_content(given: Any) -> bool:
+    form = given.get("content", given) if isinstance(given, dict) else given
+    if isinstance(form, dict):
+        return isinstance(form.get("b64"), str)
+    return isinstance(form, list) and not any(isinstance(value, dict) for value in form)
 
 
 def read_entry(
     entry: Any, tensors: Sequence[TensorShape], *, all_known: bool
 ) -> tuple[dict[str, Content], list[str]]:
-    """Its contents, and what is wrong with it."""
+    """The contents of an entry, and its mistakes."""
     if not isinstance(entry, dict):
         return {}, ["not one request, with its inputs by name"]
     contents, names = dict[str, Content](), [tensor.name for tensor in tensors]
     wrong = [
-        f"{name} is no input of the model{in_brackets(name, names)}"
+        f"{name} is not an input of the model{in_brackets(name, names)}"
         for name in entry
-        if all_known and name not in (*names, "model")  # which perf_analyzer lets it name
+        if all_known and name not in (*names, "model")  # perf_analyzer lets an entry name it
     ]
     for tensor in tensors:
         try:
@@ -179,14 +202,14 @@ def read_entry(
             elif not tensor.optional:
                 wrong.append(f"it has no {tensor.name}")
         except struct.error:
-            wrong.append(f"{tensor.name}: b64 is no texts, each after its length in four bytes")
+            wrong.append(f"{tensor.name}: b64 must be texts, each after its length in four bytes")
         except (ValueError, TypeError, OverflowError) as error:
             wrong.append(f"{tensor.name}: {error}")
     return contents, wrong
 
 
 def _content(given: Any, tensor: TensorShape) -> Content:
-    """perf_analyzer's forms: ``{b64, shape}``, ``{content, shape}``, or values alone."""
+    """Reads a form of perf_analyzer's: ``{b64, shape}``, ``{content, shape}``, or values alone."""
     from tritonclient.utils import deserialize_bytes_tensor
 
     form = given if isinstance(given, dict) else {"content": given}
@@ -196,7 +219,7 @@ def _content(given: Any, tensor: TensorShape) -> Content:
     if not fits or not all(type(size) is int and dim in (-1, size) for size, dim in sizes):
         raise ValueError(f"shape {shape}, where {[*tensor.shape]} is expected, without the batch")
     if any(size < 0 for size in shape):
-        raise ValueError(f"it has no shape, and {[*shape]} is open")
+        raise ValueError(f"it has no shape, but {[*shape]} has a variable dimension")
     if isinstance(content, dict) and "b64" not in content:
         raise ValueError("neither content nor b64")
     values = not isinstance(content, dict)
@@ -205,24 +228,24 @@ def _content(given: Any, tensor: TensorShape) -> Content:
     strings = tensor.datatype == "BYTES"
     count = len(deserialize_bytes_tensor(raw)) if strings else len(raw) / one_bytes
     if count != math.prod(shape):
-        raise ValueError(f"{count:.15g} values, where {[*shape]} is expected")
+        raise ValueError(f"{count:.15g} values, but {[*shape]} is expected")
     return Content(tuple(shape), raw)
 
 
-#: What JSON's values may be, by kind of NumPy's types; V is bfloat16's, where ml_dtypes has it.
+#: JSON types of values by kind of NumPy type; V is bfloat16's, if ml_dtypes provides it.
 _TYPES = dict[str, set[type]](b={bool}, i={int}, u={int}, f={int, float}, V={int, float}, O={str})
 
 
 def _raw(values: Any, datatype: str) -> bytes:
     dtype = numpy_type(datatype)
     if dtype is None or not isinstance(values, list):
-        raise ValueError(f"it is no list of {datatype}")
+        raise ValueError(f"it is not a list of {datatype}")
     flat = np.array(values, dtype=object).ravel().tolist()
     limits = np.iinfo(dtype) if dtype.kind in "iu" else None
     for value in flat:
         fits = type(value) in _TYPES[dtype.kind]
         if not fits or (limits is not None and not limits.min <= value <= limits.max):
-            raise ValueError(f"{json.dumps(value)[:60]} is no {datatype}")
+            raise ValueError(f"{json.dumps(value)[:60]} is not {datatype}")
     if datatype == "BYTES":
         texts = [text.encode() for text in flat]
         return b"".join(len(text).to_bytes(4, "little") + text for text in texts)

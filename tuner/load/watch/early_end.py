@@ -1,16 +1,17 @@
 """Whether a running measurement has certainly missed a latency SLO, so that it may end early.
 
-A request that was due longer ago than the bound and has no answer yet is certainly late. How many
-there are follows from two counts: the requests due until that long ago, less all answers. A server
-that answers fewer than arrive owes these to the latest of them, whose number in the window counts.
-Once it is more than the SLO allows of *all* requests of the planned window, that is missed.
+A request that was due longer ago than the bound and has no answer yet is certainly late. The number
+of such requests follows from two counts: the requests due up to that time, minus all answers. If a
+server answers fewer requests than arrive, the missing answers are those of the latest requests; of
+these, the ones in the window count. The SLO is missed once they exceed what the SLO allows of *all*
+requests of the planned window.
 
-Both counts are taken from outside while the load runs, with an estimate of when it began, and
-requests may overtake each other. So this only signals the end; `check_decided` verifies it against
-the time stamps of every request.
+Both counts are taken from outside during the load, with an estimate of its start, and requests may
+overtake each other. So the counts only signal the end; `check_decided` verifies it with the time
+stamps of every request.
 
-Our own client knows what became of each request. There those answered too late count as well:
-`is_lost` says when, and nothing is estimated but the start, by less than a millisecond.
+tune's own client knows the outcome of each request. There, requests answered too late count as
+well: `is_lost` decides, and only the start is an estimate, exact to less than a millisecond.
 """
 
 from __future__ import annotations
@@ -28,32 +29,38 @@ from tuner.measurement.window import EarlyEnd, Window
 
 Times = npt.NDArray[np.float64]
 
-#: Requests answered so far, with and without success, from any moment on.
+#: The number of answered requests, successful or not, counted from any moment.
 Answered = Callable[[], int]
 
-#: How long a load has lasted, in seconds, and for each stream (all of those that share the level as
-#: "") when its requests were answered, from the start: infinite for those that were not so far, NaN
-#: for those refused or failed. None before the start.
+#: Seconds since the start of the load, and, by stream, when each request was answered, from the
+#: start: infinite without an answer so far, NaN if refused or failed. The streams that share the
+#: level are together under "". None before the start.
 Progress = Callable[[], tuple[float, Mapping[str, Times]] | None]
 
-#: Until the first answer, and from then on, the counter is read this often.
+#: Intervals between readings of the counter, before and after the first answer.
 _FIRST_LOOKS_S = 0.03
 _LOOKS_S = 0.2
 #: The counts are estimates: this many times the needed number must be late ...
 _MARGIN = 1.2
-#: ... and what is left of the window be so long, and hold so many answers at the rate so far, that
-#: its throughput says something.
+#: ... and the shortened window must have at least this length, and this many answers at the rate so
+#: far, for a meaningful throughput.
 _LEAST_S, _LEAST_ANSWERED = 0.4, 20
-#: Of a window without the stalls of the machine this many times the allowed number must be late:
-#: what a stall made late is not known while the load runs, and is left out in the end.
+#: In a window without the stalls of the machine, this many times the allowed number must be late:
+#: requests that a stall delayed are known only afterwards, and are left out then.
 _STALLS = 2.0
 
 
 class SloLost:
-    """Asked again and again while a load runs; True once the window is certainly lost.
+    """Called repeatedly during a load; True once the window has certainly missed an SLO.
 
-    ``due`` are the moments at which each stream's requests are due, from the start of the load. The
-    counter is of them all: more late ones than all bounds allow together are too many for one.
+    The counter is one for all streams: if more requests are late than all bounds together allow,
+    one bound is missed.
+
+    Args:
+        due: When each stream's requests are due, in seconds from the start of the load.
+        window: The planned window.
+        answered: Returns the number of answered requests.
+        clock: Returns seconds.
     """
 
     def __init__(
@@ -101,9 +108,13 @@ class SloLost:
 
 
 class TooManyLate:
-    """The same where it is known of each request when it was answered.
+    """Like `SloLost`, for a load of which it is known when each request was answered.
 
-    ``due`` are the moments at which the requests of each stream are due, as in `Progress`.
+    Args:
+        due: When the requests of each stream are due, with the names in `Progress`.
+        window: The planned window.
+        progress: Returns the answers so far.
+        clock: Returns seconds.
     """
 
     def __init__(
@@ -139,11 +150,12 @@ class TooManyLate:
 
 
 def decided_us(due_s: Times, answered_s: Times, window: Window, at_s: float) -> Times:
-    """Latencies, ascending, of the window's requests of which it is decided whether they are late.
+    """Latencies, ascending, of the window's requests that are known to be late or in time.
 
-    Infinite for those that are, since they have no answer yet. Decided is whatever was due longer
-    ago than any bound allows, by a millisecond: the figures may take a load to have begun that
-    much later (with the send that lagged least). The refused are not among them.
+    Latencies of late requests without an answer are infinite. A request is known to be late or in
+    time if it was due longer ago than any bound allows, plus a millisecond: the final figures may
+    put the start of the load that much later (by the send with the least lag). Refused requests are
+    not included.
     """
     start_s, end_s = window.span_s
     slack_s = LATE_US / 1e6
@@ -158,11 +170,13 @@ def is_lost(
     planned: Window,
     margin: float = 1.0,
 ) -> bool:
-    """Whether more requests are late than an SLO allows of all those of the planned window.
+    """Whether more requests are late than an SLO allows of all requests in the planned window.
 
     Args:
-        latencies_us: Of some or all of each stream's requests in it, ascending.
-        margin: So many times more.
+        latencies_us: Latencies of some or all of each stream's requests in it, ascending.
+        due: When the requests of each stream are due.
+        planned: The planned window.
+        margin: Factor by which the number of late requests must exceed the allowed one.
     """
     for bound in planned.bounds:
         latencies = latencies_us.get(bound.stream, np.array([]))
@@ -174,17 +188,17 @@ def is_lost(
 
 
 def no_early_end() -> bool:
-    """The answer of a load that is not to end early."""
+    """For a load that never ends early."""
     return False
 
 
 def truncate(window: Window, begun_ns: int, stopped_ns: int) -> Window:
-    """What is left of the window of a load that began and was stopped at these moments.
+    """The shortened window of a load with this start and early stop, on the wall clock.
 
-    It ends so long before the stop that what has no answer by then is late by every bound.
+    It ends long enough before the stop that a request without an answer is late by every bound.
 
     Raises:
-        UndecidedError: Nothing is left.
+        UndecidedError: Nothing of the window is left.
     """
     length_s = (stopped_ns - begun_ns) / 1e9 - window.warmup_s - _wait_s(window)
     if length_s <= 0.0:
@@ -195,11 +209,14 @@ def truncate(window: Window, begun_ns: int, stopped_ns: int) -> Window:
 def check_decided(
     latencies_us: Mapping[str, Times], due: Mapping[str, Times], window: Window, planned: Window
 ) -> None:
-    """Checks that the measured window says enough about the planned one.
+    """Checks that the measured window decides for the planned one.
 
     Args:
-        latencies_us: Of each stream's requests due in ``window``, ascending; of those never
-            answered a lower bound.
+        latencies_us: Latencies of each stream's requests due in ``window``, ascending; a lower
+            bound for requests without an answer.
+        due: When the requests of each stream are due.
+        window: The measured window.
+        planned: The planned window.
 
     Raises:
         UndecidedError: It does not.
@@ -209,11 +226,11 @@ def check_decided(
 
 
 def check_answered(answered_count: int, window: Window, planned: Window) -> None:
-    """Checks that the measured window has at least one answer: without one there is no latency.
+    """Checks that the measured window has at least one answer, and so a latency.
 
     Raises:
-        UndecidedError: It was ended early.
-        LoadFailedError: It was as long as planned.
+        UndecidedError: The window ended early.
+        LoadFailedError: The window was as long as planned.
     """
     if answered_count:
         return
@@ -230,9 +247,12 @@ def _undecided() -> UndecidedError:
 
 
 def _may_end(window: Window, at_s: float, answered: int) -> bool:
-    """Whether what is left of the window would say something, and whether anything would be saved.
+    """Whether an early end leaves a meaningful window, and saves any time.
 
-    ``answered``: so many since the start of the load, which was this long ago.
+    Args:
+        window: The planned window.
+        at_s: Time since the start of the load.
+        answered: Requests answered since then.
     """
     left_s = at_s - _wait_s(window) - window.warmup_s
     if left_s < _LEAST_S or answered * left_s < _LEAST_ANSWERED * at_s:
@@ -241,17 +261,17 @@ def _may_end(window: Window, at_s: float, answered: int) -> bool:
 
 
 def _wait_s(window: Window) -> float:
-    """After this long a request without an answer is late by every bound."""
+    """Time after which a request without an answer is late by every bound."""
     return max((bound.within_s for bound in window.bounds), default=0.0)
 
 
 def _allowed(window: Window, stream: str, due_s: Times) -> float:
-    """How many of a stream's requests in the window may be late, by the strictest of its bounds."""
+    """Number of a stream's requests in the window that its strictest bound allows to be late."""
     share = max((bound.share for bound in window.bounds if bound.holds_for(stream)), default=0.0)
     return (1.0 - share) * _planned(window, due_s)
 
 
 def _planned(window: Window, due_s: Times) -> int:
-    """Requests of the window."""
+    """Number of requests in the window."""
     start_s, end_s = window.span_s
     return int(((due_s >= start_s) & (due_s < end_s)).sum())

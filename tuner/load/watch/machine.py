@@ -1,20 +1,20 @@
-"""What this machine did beside the server: CPU time, GPU clocks, stalls, and who disturbed it.
+"""Readings of this machine beside the server: CPU time, GPU clocks, stalls, and disturbances.
 
-CPU time is split into our own processes and all others. GPU clocks are read with
-`tuner.machine.host`.
+CPU time is split into tune's processes, the server's included, and all others. GPU clocks are read
+with `tuner.machine.host`.
 
-For stalls a thread on each core sleeps, and they show in how late it wakes, as in jHiccup. Whatever
+For stalls, a thread on each core sleeps; a late wake-up shows a stall, as in jHiccup. Anything that
 stops a core stops the thread too: a hypervisor, whether or not it reports steal time, the CPU quota
-of a control group, a process of higher priority. What it cannot tell:
+of a control group, a process of higher priority. This method does not show:
 
-- what other processes take. One of the same priority takes half of a busy core, in slices of 3 to
-  4 ms, and who has slept is woken before it: `HostUse.other_cpu_percent` tells of that.
-- stalls below `LEAST_S`: those are slices of the server's own threads, too.
-- who used up a quota: it may have been the server itself.
-- anything of a server that is elsewhere.
+- CPU use of other processes. A process of the same priority takes half of a busy core, in slices of
+  3 to 4 ms, but the scheduler prefers a thread that has slept: see `HostUse.other_cpu_percent`.
+- stalls below `LEAST_S`: slices of the server's own threads are as long.
+- who used up a quota: the server itself may have.
+- anything about a server on another machine.
 
-It costs 10 to 25 us for each time it wakes: 0.2 to 0.5 % of a core that the server keeps busy, and
-up to 1 % of one whose caches others fill.
+A wake-up costs 10 to 25 us: 0.2 to 0.5% of a core that the server keeps busy, and up to 1% of a
+core whose caches other work fills.
 """
 
 from __future__ import annotations
@@ -40,34 +40,39 @@ from tuner.reason import Fact, Reason, ReasonKind
 from tuner.spec.fields import Gpus
 from tuner.spec.slo import Slo
 
-#: Bits of NVML's clock event reasons (nvml.h). A card under full load lives at its power cap
-#: (0x4), which is no disturbance: it would be there again in the next measurement.
+#: Bits of NVML's clock event reasons (nvml.h). A card under full load runs at its power cap (0x4),
+#: which is not a disturbance: it would be the same in the next measurement.
 _IDLE = 0x1
 _THROTTLE_REASONS = (
     0x8 | 0x20 | 0x40 | 0x80
-)  # slowdown, too hot (driver's or card's view), power brake
-#: Stalls longer than this part of the SLO are seen, but none shorter than a scheduler's slice.
+)  # slowdown, too hot (according to driver or card), power brake
+#: Shortest visible stall: this share of the SLO's bound, but no less than a scheduler's slice.
 PART_OF_SLO, LEAST_S = 0.1, 0.005
-#: The thread sleeps for as long as the shortest stall, at most so long.
+#: Longest sleep of the thread, which otherwise sleeps for the shortest visible stall.
 _LONGEST_SLEEP_S = 0.02
-#: Stalls may cover this part of what the SLO lets be late; with more, the machine was disturbed.
+#: Stalls may use this share of the time that the SLO allows to be late; more is a disturbance.
 PART_OF_ALLOWANCE = 0.25
-#: Other processes' share of all cores, in percent. At capacity the server gets what others leave,
-#: so such a share moves the capacity by as much as the usual ``min_gain``. Stalls do not show it.
+#: Other processes' share of all cores, in percent. At capacity, the server uses what others leave,
+#: so this share changes the capacity by about the usual ``min_gain``. Stalls do not show it.
 OTHER_CPU_PERCENT = 5.0
 
 
 @dataclass(frozen=True)
 class MachineReading:
-    """CPU seconds since boot, over the CPUs that count, at one moment.
+    """CPU seconds since boot, summed over the CPUs of the run, at one moment.
 
     Attributes:
-        processes_s: Spent by processes, ours and others; interrupts belong to none.
-        ours_s: Spent by our own processes, see `TunerProcesses`; None when the server is not
-            among them.
-        server_bytes: Memory of the server's; likewise.
-        stolen_s: Given to other guests by the hypervisor.
-        throttling: What a CPU quota on this process and its children has cost; None without one.
+        total_s: Time in all states.
+        idle_s: Idle time.
+        processes_s: Time of all processes, tune's and others; excludes interrupts.
+        ours_s: Time of tune's processes and the server's, see `TunerProcesses`; None if the
+            server's are unknown.
+        server_bytes: Memory of the server's processes; None likewise.
+        server_threads: Threads of the server's processes; None likewise.
+        stolen_s: Time that the hypervisor gave to other guests.
+        load_1m: Load average over the last minute.
+        governor: Frequency governor of the first core.
+        throttling: Effect of a CPU quota on this process and its children; None without a quota.
     """
 
     total_s: float
@@ -79,33 +84,34 @@ class MachineReading:
     governor: str | None
     throttling: Throttling | None = None
     server_bytes: int | None = None
+    server_threads: int | None = None
 
 
-#: How the kernel names the server's process.
+#: Name of the server's process in the kernel.
 SERVER_NAME = "tritonserver"
 
 
 class TunerProcesses:
-    """The calling process and its descendants, and with ``containers`` those of our containers.
+    """The calling process and its descendants; with ``containers``, also those of containers.
 
-    To list a process's children psutil reads about every process of the machine, 25 us each:
-    too long for a look twice a second on a machine with thousands. So only those that have come
-    since the last look are asked whose children they are.
+    To list a process's children, psutil reads every process of the machine, at 25 us each: too long
+    for two readings per second with thousands of processes. So each reading looks for the parents
+    of new processes only.
     """
 
     def __init__(self, *, containers: bool = False) -> None:
         self._ours = {os.getpid(): psutil.Process()}
         self._servers: set[int] = set()
-        self._checked: set[int] = set()  # whether they are servers
+        self._checked: set[int] = set()  # known to be servers or not
         self._others: set[int] = set()
         self._containers = containers
         self._seen_inside = False
 
     def cpu_s(self) -> float | None:
-        """CPU seconds of them all, the ended ones included; None while no container's are seen.
+        """CPU seconds of them all, including ended ones; None until a container's are known.
 
-        A process that ended is in its parent's ``children_*`` once it was waited for, so the sum
-        does not fall when one ends.
+        Once a process has been waited for, its time is in its parent's ``children_*``, so the sum
+        does not fall when a process ends.
         """
         self._look()
         if self._containers and not self._seen_inside:
@@ -118,9 +124,9 @@ class TunerProcesses:
         return seconds
 
     def server_bytes(self) -> int | None:
-        """Memory of tritonservers and their children, without what they share; None without any.
+        """Memory of tritonservers and their children, without shared pages; None without any.
 
-        What is shared (files that are mapped, shared memory) does not grow by a leak of a process.
+        Shared pages (mapped files, shared memory) do not grow when a process leaks memory.
         """
         self._find_servers()
         used = list[int]()
@@ -129,6 +135,15 @@ class TunerProcesses:
                 memory = self._ours[pid].memory_info()
                 used.append(memory.rss - memory.shared)
         return sum(used) if used else None
+
+    def server_threads(self) -> int | None:
+        """Threads of tritonservers and their children; None without any."""
+        self._find_servers()
+        counts = list[int]()
+        for pid in self._servers:
+            with suppress(psutil.NoSuchProcess):
+                counts.append(self._ours[pid].num_threads())
+        return sum(counts) if counts else None
 
     def _find_servers(self) -> None:
         self._servers &= self._ours.keys()
@@ -166,10 +181,12 @@ class TunerProcesses:
 def read_machine(
     ours: TunerProcesses | None, quota: Quota | None = None, cpus: Collection[int] = ()
 ) -> MachineReading:
-    """Reads it now; ``ours`` only where the server's processes are known.
+    """Reads the machine now.
 
-    ``quota``: what the server's processes are held to, where that is this process's own.
-    ``cpus``: those that they use, where these are not all: what happens on others is no matter.
+    Args:
+        ours: tune's processes, if the server's are among them; else None.
+        quota: The CPU quota on the server's processes, if this process shares it.
+        cpus: CPUs of the run; empty: all. Other CPUs do not count.
     """
     our_cpu_s = None if ours is None else ours.cpu_s()
     every = psutil.cpu_times(percpu=True) if cpus else [psutil.cpu_times()]
@@ -180,7 +197,7 @@ def read_machine(
 
     waiting, stolen, idle_s = spent("iowait"), spent("steal"), spent("idle")
     other = spent("irq") + spent("softirq")
-    processes = spent("user") + spent("system") + spent("nice")  # guests are within user
+    processes = spent("user") + spent("system") + spent("nice")  # user includes guests
     return MachineReading(
         total_s=processes + other + idle_s + waiting + stolen,
         idle_s=idle_s + waiting,
@@ -191,17 +208,18 @@ def read_machine(
         governor=read_governor(),
         throttling=None if quota is None else quota.throttling(),
         server_bytes=None if ours is None else ours.server_bytes(),
+        server_threads=None if ours is None else ours.server_threads(),
     )
 
 
 def cpu_use(before: MachineReading, after: MachineReading) -> dict[str, float | None]:
-    """Percent of all cores, by their names in `HostUse`; None where ours are not known."""
+    """Percent of all cores between two readings, by names in `HostUse`; None for unknown ones."""
     total_s = after.total_s - before.total_s
 
     def percent(spent_s: float) -> float | None:
         if total_s <= 0.0:
             return None
-        return 100.0 * min(max(spent_s / total_s, 0.0), 1.0)  # ticks of 10 ms can cross
+        return 100.0 * min(max(spent_s / total_s, 0.0), 1.0)  # ticks of 10 ms may be out of step
 
     others = None
     if before.ours_s is not None and after.ours_s is not None:
@@ -215,7 +233,7 @@ def cpu_use(before: MachineReading, after: MachineReading) -> dict[str, float | 
 
 
 def quota_use(before: MachineReading, after: MachineReading) -> dict[str, float]:
-    """What the CPU quota cost meanwhile, by its names in `HostUse`; empty where there is none."""
+    """Effect of the CPU quota between two readings, by names in `HostUse`; empty without one."""
     then, now = before.throttling, after.throttling
     if then is None or now is None or now.periods <= then.periods:
         return {}
@@ -225,11 +243,11 @@ def quota_use(before: MachineReading, after: MachineReading) -> dict[str, float]
 
 @dataclass(frozen=True)
 class GpuClocks:
-    """The GPUs that were working at one moment.
+    """Clocks of the GPUs that were working at one moment.
 
     Attributes:
-        lowest_mhz: SM clock of the slowest one.
-        throttled: Heat or a power fault holds some GPU's clocks down.
+        lowest_mhz: SM clock of the slowest GPU.
+        throttled: Heat or a power fault lowers some GPU's clocks.
     """
 
     lowest_mhz: float
@@ -241,9 +259,9 @@ ReadClocks = Callable[[], GpuClocks | None]
 
 @contextmanager
 def gpu_clocks(gpus: Gpus = "all") -> Iterator[ReadClocks]:
-    """A function that reads them for as long as the context is open; None: nothing to be read.
+    """A function that reads the clocks while the context is open; it returns None without NVML.
 
-    Only of ``gpus``: what others do is no disturbance of this server.
+    It reads only ``gpus``: other GPUs do not disturb this server.
     """
     with open_nvml() as nvml:
         yield lambda: None if nvml is None else _clocks(nvml, gpus)
@@ -256,7 +274,7 @@ def _clocks(nvml: Any, gpus: Gpus) -> GpuClocks | None:
         try:
             why = nvml.nvmlDeviceGetCurrentClocksThrottleReasons(gpu)
             clock = nvml.nvmlDeviceGetClockInfo(gpu, nvml.NVML_CLOCK_SM)
-        except nvml.NVMLError:  # not every card and driver tells
+        except nvml.NVMLError:  # not every card and driver reports it
             continue
         if not why & _IDLE:
             clocks.append(float(clock))
@@ -266,20 +284,20 @@ def _clocks(nvml: Any, gpus: Gpus) -> GpuClocks | None:
 
 @dataclass
 class Stalls:
-    """What was seen of the cores that were watched; complete when its context has ended."""
+    """Stalls of the watched cores; complete once the context has ended."""
 
     cores: int = 0
     spans_ns: Sequence[tuple[int, int]] = field(default_factory=list)
 
     def percent(self, start_ns: int, end_ns: int) -> float | None:
-        """Percent of the time of all cores; None if none could be watched."""
+        """Percent of the time of all cores; None if no core could be watched."""
         if not self.cores or end_ns <= start_ns:
             return None
         inside = sum(max(min(b, end_ns) - max(a, start_ns), 0) for a, b in self.spans_ns)
         return 100.0 * min(inside / (self.cores * (end_ns - start_ns)), 1.0)
 
 
-#: For who does not look at them.
+#: For loads without a stall meter.
 NOT_WATCHED = Stalls()
 
 
@@ -289,13 +307,13 @@ def shortest_s(bound: Slo) -> float:
 
 
 def quiet_percent(bound: Slo) -> float:
-    """The share of the time that stalls may cover on a quiet machine."""
+    """Percent of the time that stalls may take on a quiet machine."""
     return 100.0 * PART_OF_ALLOWANCE * (1.0 - bound.share)
 
 
 @contextmanager
 def watch_stalls(bound: Slo) -> Iterator[Stalls]:
-    """Watches for as long as the context is open; ``bound``: the tightest latency SLO."""
+    """Watches while the context is open; ``bound``: the tightest latency SLO."""
     least_s = shortest_s(bound)
     times_ns = [str(round(1e9 * s)) for s in (min(least_s, _LONGEST_SLEEP_S), least_s)]
     stalls = Stalls()
@@ -305,7 +323,7 @@ def watch_stalls(bound: Slo) -> Iterator[Stalls]:
             stdin=subprocess.PIPE,
             stdout=seen,
             stderr=subprocess.DEVNULL,
-            process_group=0,  # Ctrl-C is not for it
+            process_group=0,  # so that Ctrl-C does not reach it
         ):
             yield stalls
         seen.seek(0)
@@ -315,9 +333,10 @@ def watch_stalls(bound: Slo) -> Iterator[Stalls]:
 
 
 def disturbances(measurement: Measurement, bound: Slo = NO_BOUND) -> tuple[Reason, ...]:
-    """Each thing beside the load that spoilt the measurement.
+    """What disturbed the measurement, one reason each.
 
-    What could not be read (``None``) disturbs nothing. Steal time does where it shows as stalls.
+    Values that could not be read (``None``) count as undisturbed. Steal time counts if it shows as
+    stalls.
     """
     host, reasons, limit = measurement.host, list[Reason](), quiet_percent(bound)
     if (host.throttled_percent or 0.0) > limit:
@@ -343,6 +362,6 @@ def disturbances(measurement: Measurement, bound: Slo = NO_BOUND) -> tuple[Reaso
 
 
 def taken_percent(measurement: Measurement) -> float:
-    """Percent of this machine that the server and its client could not have."""
+    """Percent of this machine that was not available to the server and its client."""
     host = measurement.host
     return (host.stalled_percent or 0.0) + (host.other_cpu_percent or 0.0)

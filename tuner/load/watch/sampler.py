@@ -1,7 +1,7 @@
-"""Watches server and machine while load is on: statistics, metrics, CPU, twice a second.
+"""Samples server and machine during a load: statistics, metrics and CPU, twice a second.
 
-The measured window is only known afterwards, from perf_analyzer's time stamps, so samples are
-taken all along and those nearest to the window's bounds are used.
+The measured window is known only afterwards, from perf_analyzer's time stamps, so samples cover the
+whole load, and those nearest to the window's start and end are used.
 """
 
 from __future__ import annotations
@@ -43,21 +43,21 @@ from tuner.server.server import Endpoints, Place
 from tuner.spec.fields import Gpus
 
 _logger = logging.getLogger(__name__)
-#: A server is given this long to come to rest.
+#: Time for a server to become idle.
 REST_S = 1.0
 _POLL_S = 0.01
 
 PERIOD_S = 0.5
 _COUNTS = [f.name for f in fields(StatisticsSnapshot) if f.name.endswith("_count")]
 
-#: By the name of the model.
+#: Counters by name of the model.
 Snapshot = Callable[[], Mapping[str, StatisticsSnapshot]]
 Scrape = Callable[[], Metrics | None]
 
 
 @dataclass(frozen=True)
 class Sample:
-    """Everything read at one moment."""
+    """All readings at one moment."""
 
     time_ns: int
     statistics: Mapping[str, StatisticsSnapshot]
@@ -69,15 +69,19 @@ class Sample:
 
 
 class Sampler:
-    """Samples in a thread of its own for as long as its context is open.
+    """Samples in its own thread while its context is open.
 
-    A server that stops answering ends only the sampling: the load generator will report what
-    happened.
+    If the server stops answering, only the sampling ends: the load generator reports the failure.
 
     Args:
-        place: Where the server runs. The processes of a remote server are not known, and those of
-            a container only where its engine shows them here; a remote server may have other GPUs
+        snapshot: Reads the statistics of all models.
+        scrape: Reads the server's metrics; None if it has none.
+        place: Where the server runs. The processes of a remote server are unknown, and so are those
+            of a container unless its engine shows them here; a remote server may have other GPUs
             than this machine.
+        period_s: Interval between samples.
+        gpus: GPUs of the server.
+        stalls: Stalls of this machine.
     """
 
     def __init__(
@@ -119,10 +123,10 @@ class Sampler:
         return samples[first : last + 1]
 
     def spells(self, window: Window, stopped_ns: int | None) -> Sequence[tuple[int, int]]:
-        """Stalls to leave out of a window, in ns; none where it counts them, or they are few.
+        """Stalls to leave out of a window, in ns; empty if the window includes them, or if few.
 
         Raises:
-            UndecidedError: The load was ended early, at ``stopped_ns``, perhaps because of them.
+            UndecidedError: The load ended early, at ``stopped_ns``, perhaps because of a stall.
         """
         if not (window.quiet_only and self._samples):
             return ()
@@ -130,15 +134,15 @@ class Sampler:
         if (self.stalls.percent(*period) or 0.0) <= quiet_percent(window.tightest):
             return ()
         if stopped_ns is not None:
-            raise UndecidedError("ended early, perhaps because the machine stood still")
+            raise UndecidedError("ended early, perhaps because of a stall of the machine")
         return self.stalls.spans_ns
 
     def _watch(self) -> None:
         try:
             with suppress(TunerError):
                 self._run()
-        except Exception as error:  # nobody else would tell it
-            _logger.warning("this load is no longer watched (a defect of tune): %r", error)
+        except Exception as error:  # nothing else would report it
+            _logger.warning("readings of the machine end here (a defect of tune): %r", error)
 
     def _run(self) -> None:
         remote = self._place is Place.ELSEWHERE
@@ -169,7 +173,7 @@ class Sampler:
 def server_statistics(
     samples: Sequence[Sample], models: Iterable[str]
 ) -> Mapping[str, ServerStatistics]:
-    """What the server counted of each model from the first sample to the last, where known."""
+    """Statistics of each model from the first sample to the last; without unknown models."""
     if len(samples) < 2:
         return {}
     first, last = samples[0].statistics, samples[-1].statistics
@@ -180,10 +184,10 @@ def server_statistics(
 def statistics_between(
     before: StatisticsSnapshot, after: StatisticsSnapshot
 ) -> ServerStatistics | None:
-    """What the server counted between two snapshots; None when its counters were reset.
+    """Statistics between two snapshots; None if the server's counters were reset.
 
-    Queue time is per successful request, compute times per request that was computed (cache
-    hits are not), in microseconds.
+    Queue time is the mean per successful request, compute times are means per computed request
+    (without cache hits), in microseconds.
     """
     counts = {name: getattr(after, name) - getattr(before, name) for name in _COUNTS}
     if min(counts.values()) < 0:
@@ -216,7 +220,7 @@ def host_use(
     stalls: Stalls = NOT_WATCHED,
     quota: Quota | None = None,
 ) -> HostUse:
-    """What machines and cache did from the first sample to the last."""
+    """Readings of machine, server and cache from the first sample to the last."""
     if len(samples) < 2:
         return HostUse()
     before, after = samples[0].machine, samples[-1].machine
@@ -225,6 +229,7 @@ def host_use(
     utilization = _sums(readings, "nv_cache_util")
     memory = [used for sample in samples for used, _ in sample.gpu_memory.values()]
     server = [s.machine.server_bytes for s in samples]
+    threads = [n for s in samples if (n := s.machine.server_threads) is not None]
     on_gpus = [sum(used for used, _ in s.gpu_memory.values()) for s in samples if s.gpu_memory]
     evictions = _sums(readings, "nv_cache_num_evictions")
     entries = _sums(readings, "nv_cache_num_entries")
@@ -234,6 +239,7 @@ def host_use(
         stalled_percent=stalls.percent(samples[0].time_ns, samples[-1].time_ns),
         quota_cpus=None if quota is None else quota.cpus,
         **quota_use(before, after),
+        server_threads=max(threads, default=None),
         memory=memory_trend([used for used in server if used is not None]),
         gpu_memory=memory_trend(on_gpus),
         cores=samples[-1].shared_cores,
@@ -253,13 +259,13 @@ def host_use(
 
 
 def pending_requests(metrics: Metrics, models: Collection[str]) -> list[float]:
-    """Requests in the queue of each model and version; empty when the server does not tell."""
+    """Requests in the queue of each model and version; empty if the server does not report them."""
     name = "nv_inference_pending_request_count"
     return [waiting for model in models for waiting in metrics.values(name, model=model)]
 
 
 def _sums(readings: Sequence[Metrics], name: str) -> list[float]:
-    """A metric's total over GPUs in each reading that has it."""
+    """A metric's sum over GPUs, for each reading that has it."""
     values = [metrics.values(name) for metrics in readings]
     return [sum(v) for v in values if v]
 
@@ -269,9 +275,10 @@ def _mean(values: Sequence[float]) -> float | None:
 
 
 def becomes_idle(scrape: Scrape, models: Collection[str], endpoints: Endpoints) -> bool:
-    """Waits until nothing waits for one of the models; an ensemble's requests wait in its steps.
+    """Waits until no request waits for one of the models; an ensemble's wait in its steps.
 
-    False means that the server is still busy, gone, or does not report: do not use it any further.
+    Returns:
+        False if the server is still busy, gone, or does not report: it must not be used further.
     """
     give_up = time.monotonic() + REST_S
     try:

@@ -1,9 +1,9 @@
-"""Watches for stalls of each core: ``python -I -S stall_meter.py PERIOD_NS LEAST_NS``.
+"""Watches each core for stalls: ``python -I -S stall_meter.py PERIOD_NS LEAST_NS``.
 
-Prints the number of cores that it watches, and then, for each stall, its start and end in ns on the
-wall clock, until its standard input is closed (or whoever holds the other end dies). There is one
-process for each core, since threads of Python would wait for each other. It imports nothing of this
-package and must stay quick to start.
+It prints the number of watched cores, and then, for each stall, its start and end in ns on the wall
+clock, until its standard input is closed (or the process at the other end dies). It starts a
+process per core, since Python's threads would wait for each other. It imports nothing of this
+package, so that it starts quickly.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import sys
 import time
 from contextlib import suppress
 
-#: More cores than these are watched in part, evenly.
+#: With more cores, only this many are watched, evenly spread.
 _MOST_CORES = 16
 
 
@@ -36,13 +36,13 @@ def main() -> None:
 
 
 def _watch(core: int, meter: int, period_ns: int, least_ns: int) -> None:
-    """Sleeps on a core again and again, for as long as the meter is its parent.
+    """Sleeps on a core repeatedly, as long as the meter is its parent.
 
-    Who wakes late knows when the stall ended, and that it began within the time of sleep: half of
-    that is added on average.
+    A late wake-up is the end of a stall that began within the sleep: on average, half of the sleep
+    belongs to the stall.
     """
     os.sched_setaffinity(0, {core})
-    with suppress(OSError):  # above a load generator that has priority: not every user may
+    with suppress(OSError):  # a higher priority than the load generator: not every user may set it
         os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(2))
     period_s, asleep_ns = period_ns / 1e9, time.monotonic_ns()
     while os.getppid() == meter:

@@ -1,10 +1,10 @@
-"""Charts: plotly figures as plain values, each with a note on how to read it, and its table.
+"""Charts: plotly figures as plain values, each with a hint on how to read it, and its table.
 
-This module has what they share: traces, axes, colours.
+This module has what all charts share: traces, axes, colors.
 
-The colours of text, grid and background are set in the browser, to match the page (light or dark).
-Traces use colours that people with any colour vision can tell apart and that stand out from both
-backgrounds (measured in the tests); no meaning depends on colour alone.
+The browser sets the colors of text, grid and background to match the page (light or dark). Traces
+use colors that people with any color vision can distinguish and that stand out from both
+backgrounds (measured in the tests); no meaning depends on color alone.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ SKY = "#56aee2"  # for areas only: too light for lines and points
 
 CURRENT, BEST = ORANGE, BLUE
 
-#: Values that span more than this ratio are drawn on a logarithmic axis.
+#: An axis is logarithmic if its values span more than this ratio.
 LOG_RATIO = 8.0
-#: So many times the highest bound is the upper edge of an axis for latencies.
+#: Upper edge of a latency axis, as a multiple of the highest bound.
 EDGE = 2.0
-#: Microseconds to the milliseconds of the axes.
+#: From microseconds to the milliseconds of the axes.
 MS = 1e-3
 
 
 class TrialMarker(Enum):
-    """Trials by how they ended, in words, each with a shape and a colour of its own."""
+    """Outcomes of trials, in words, each with its own shape and color."""
 
     FEASIBLE = ("meets the SLOs", "circle", BLUE)
     INFEASIBLE = ("misses an SLO", "circle-open", GREY)
@@ -63,7 +63,7 @@ class TrialMarker(Enum):
 
 
 def sides(data: ReportData) -> Iterator[tuple[str, str, ProvedConfig, Point]]:
-    """Name, colour, record and judged point of the current and the best config, if measured."""
+    """Name, color, record and representative point of the current and the best config."""
     named = (("current config", CURRENT, data.current), (data.best_name, BEST, data.best))
     for name, color, config in named:
         if config is not None:
@@ -71,7 +71,7 @@ def sides(data: ReportData) -> Iterator[tuple[str, str, ProvedConfig, Point]]:
 
 
 def hover(*lines: str) -> str:
-    """Lines of a hover label; plotly reads its own kind of HTML in them, so they are escaped."""
+    """Lines of a hover label, escaped, since plotly interprets a kind of HTML in them."""
     return "<br>".join(escape(line, quote=False) for line in lines if line)
 
 
@@ -87,7 +87,7 @@ def scatter(
     size: int = 9,
     **more: Any,
 ) -> dict[str, Any]:
-    """A scatter trace whose hover label is ``text`` (from `hover`)."""
+    """A scatter trace with ``text`` (from `hover`) as its hover label."""
     edge = {"color": color, "width": 1.5}
     return {
         "type": "scatter",
@@ -112,7 +112,7 @@ def line(
     shape: str = "linear",
     dash: str = "solid",
 ) -> dict[str, Any]:
-    """A line without labels of its own; shape ``hv``: in steps."""
+    """A line without labels; shape ``hv``: in steps."""
     return {
         "type": "scatter",
         "name": name,
@@ -127,7 +127,7 @@ def line(
 def bar(
     name: str, x: Sequence[object], y: Sequence[object], color: str, **more: Any
 ) -> dict[str, Any]:
-    """A bar trace; lay it down with ``orientation="h"``."""
+    """A bar trace; horizontal with ``orientation="h"``."""
     trace = {"type": "bar", "name": escape(name, quote=False), "x": list(x), "y": list(y)}
     return {**trace, "marker": {"color": color}, **more}
 
@@ -137,9 +137,9 @@ def stacked(
     parts: Iterable[tuple[str, str, Sequence[float]]],
     height_px: int,
 ) -> dict[str, Any]:
-    """One bar per label, of two lines, for its average request.
+    """One bar per label (of two lines) for its average request.
 
-    It is made of parts: name, colour, and milliseconds for each bar.
+    ``parts``: name, color, and milliseconds for each bar.
     """
     y = [hover(*label) for label in labels]
     traces = []
@@ -158,7 +158,9 @@ def stacked(
 def axis(title: str, values: Iterable[float] = ()) -> dict[str, Any]:
     """An axis that starts at 0, or is logarithmic if ``values`` span too much for that.
 
-    ``title`` has the unit; ``values`` must be visible: without any, plotly chooses the range.
+    Args:
+        title: The title, with the unit.
+        values: Values that must be visible; without any, plotly chooses the range.
     """
     common: dict[str, Any] = {
         "title": {"text": escape(title, quote=False), "font": {"size": 13}},
@@ -183,8 +185,9 @@ def latency_layout(
 ) -> tuple[dict[str, Any], float]:
     """Latencies in milliseconds over ``x_title``, with a dashed line at each bound.
 
-    Returns the layout and the upper edge: what is far beyond the bounds is to be drawn there, so
-    that these are seen well, unless nearly everything is beyond.
+    Returns:
+        The layout and the upper edge. Points far beyond the bounds are to be drawn at the edge, so
+        that the bounds remain readable, unless nearly all points are beyond.
     """
     bounds = {slo.bound * MS: slo.expression for slo in slos}
     edge = EDGE * max(bounds, default=0.0)
@@ -215,7 +218,7 @@ def latency_layout(
 
 
 def _ticks(low: float, high: float) -> list[float]:
-    """1, 2, 5, 10, ... around a range of positive numbers; only powers of 10 when it is wide."""
+    """Ticks at 1, 2, 5, 10, ... over a range of positive numbers; if wide, powers of 10."""
     steps = (1, 2, 5) if high / low < 1000 else (1,)
     powers = range(floor(log10(low)), ceil(log10(high)) + 1)
     return [step * 10.0**power for power in powers for step in steps]

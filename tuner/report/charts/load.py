@@ -1,4 +1,4 @@
-"""Load against latency: what the current and the best config sustain, and what shows it."""
+"""Latency over load: what the current and the best config sustain."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from tuner.report.quantities import latency_text, load_text, rate_text, verdict_
 from tuner.score.judge import SloOutcome, SloResult
 from tuner.score.point import Point
 
-#: How much is seen of a trace that only says where the search looked.
+#: Opacity of a trace that only shows where the search has measured.
 FAINT = 0.7
 
 
 @dataclass(frozen=True)
 class _Series:
-    """Measurements of one config that belong together, each with what it was made in."""
+    """Measurements of one config from one part of a run, each with the name of that part."""
 
     name: str
     color: str
@@ -31,7 +31,7 @@ class _Series:
 
 
 def load_charts(data: ReportData) -> tuple[Chart, ...]:
-    """Latency over the load of the current and the best config, one chart per latency SLO."""
+    """Latency over the load for the current and the best config, one chart per latency SLO."""
     series = [
         s for name, color, config, _ in sides(data) for s in _series(data, name, color, config)
     ]
@@ -41,7 +41,7 @@ def load_charts(data: ReportData) -> tuple[Chart, ...]:
 
 
 def _series(data: ReportData, name: str, color: str, config: ProvedConfig) -> Iterator[_Series]:
-    """The search, the rounds, and what the soak showed, whichever there are."""
+    """The config's measurements in the search, the rounds and the soak, if there are any."""
     trial = data.trial_of(config)
     searched = () if trial is None else sorted(trial.points, key=lambda p: p.level)
     key = config.candidate.key
@@ -50,7 +50,7 @@ def _series(data: ReportData, name: str, color: str, config: ProvedConfig) -> It
     if not again and not config.from_search:
         again = [(f"round {n}", p) for n, p in enumerate(config.rounds, start=1)]
     soak = config.soak or Soak()
-    # Two loads far apart are no curve.
+    # Two loads far apart make no curve.
     mode = "lines+markers" if len(searched) > 2 else "markers"
     faint = {"mode": mode, "size": 6, "opacity": FAINT if again else 1.0}
     yield _Series(name, color, tuple(("search", p) for p in searched), faint)
@@ -91,7 +91,7 @@ def _chart(
         traces.append({**trace, "marker": {**trace["marker"], "symbol": shapes}})
         cells += rows
     beyond = " A point at the upper edge is really higher." if max(values, default=0) > edge else ""
-    suffix = f"-{number}" if latency.stream else ""  # whose name may be any text
+    suffix = f"-{number}" if latency.stream else ""  # a stream's name may be any text
     return Chart(
         name=f"load-{latency.metric}{suffix}",
         title=f"Load against {latency}",
@@ -118,7 +118,7 @@ def _symbol(filled: str, outcome: SloOutcome) -> str:
 def _mark_credit(layout: dict[str, Any], data: ReportData, *, is_rate: bool) -> None:
     """Draws a dotted line at the load that the best config is credited with.
 
-    ``is_rate``: the axis is in requests, of which each may carry several inferences.
+    ``is_rate``: the axis is in requests, each of which may have several inferences.
     """
     best = data.best
     if best is None or best.credited_infer_per_s is None:
@@ -128,7 +128,8 @@ def _mark_credit(layout: dict[str, Any], data: ReportData, *, is_rate: bool) -> 
     dotted = {"color": BEST, "width": 2, "dash": "dot"}
     across = {"yref": "paper", "y0": 0, "y1": 1, "x0": at, "x1": at}
     layout["shapes"].append({"type": "line", "line": dotted, **across})
-    label = {"text": f"credited: {rate_text(credited, best.at_least)}", "font": {"color": BEST}}
+    how = "measured once" if best.from_search else "credited"
+    label = {"text": f"{how}: {rate_text(credited, best.at_least)}", "font": {"color": BEST}}
     place = {"x": at, "xanchor": "right", "xshift": -4, "yref": "paper", "y": 1, "yanchor": "top"}
     layout["annotations"].append({**label, **place, "showarrow": False})
 

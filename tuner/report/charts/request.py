@@ -1,4 +1,4 @@
-"""How a request's time is spent, and the batches it was served in."""
+"""Times of a request by part, and the batches that served it."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ from tuner.score.point import Point
 from tuner.spec.labels import several
 from tuner.spec.units import digits
 
-#: Batch sizes up to this many each have their place; above it only those that occurred.
+#: Up to this batch size, the axis has every size; above it, only those that occurred.
 MOST_BARS = 32
 
-#: Parts of a request's time, in order, with their colours.
+#: Parts of a request's time, in order, with their colors.
 PARTS = (
     ("client", PURPLE),
     ("network", GREEN),
@@ -42,14 +42,14 @@ PARTS = (
 
 
 def parts_us(data: ReportData, point: Point) -> dict[str, float]:
-    """Microseconds of the average request by part; what is left of its latency is a part too."""
+    """Microseconds of the average request by part; the rest of its latency is a part too."""
     measurement, server, manifest = point.measurement, point.measurement.server, data.manifest
     client = [u for u in (measurement.client_send_us, measurement.client_recv_us) if u is not None]
     parts = {"client": sum(client) if client else None, "network": measurement.network_us}
     if server is not None:
         stream, label = next(iter(manifest.streams.items()))
         queue_us = server.queue_us
-        if manifest.models[label].is_ensemble:  # which has no queue of its own, but its steps have
+        if manifest.models[label].is_ensemble:  # its steps have queues, but the ensemble has none
             queue_us = sum(time.queue_us for time in times_of(point, manifest, stream))
         parts |= {
             "queue": queue_us,
@@ -59,7 +59,7 @@ def parts_us(data: ReportData, point: Point) -> dict[str, float]:
         }
     known = {name: us for name, us in parts.items() if us is not None}
     rest = measurement.avg_answer_us - sum(known.values())
-    # The network of an ensemble is what is no compute: its steps' queues too, some side by side.
+    # An ensemble's network time is what is not compute: it includes its steps' queues.
     for name in ("network", "queue", "compute infer", *known):
         cut = min(known.get(name, 0.0), max(-rest, 0.0))
         known |= {name: known[name] - cut} if cut else {}
@@ -68,7 +68,7 @@ def parts_us(data: ReportData, point: Point) -> dict[str, float]:
 
 
 def latency_parts(data: ReportData) -> Chart | None:
-    """How the average request spends its time, current and best config."""
+    """Time of the average request by part, for the current and the best config."""
     points = [(name, point) for name, *_, point in sides(data)]
     if not any(p.measurement.server for _, p in points):
         return None
@@ -91,7 +91,7 @@ def latency_parts(data: ReportData) -> Chart | None:
 
 
 def model_times(data: ReportData) -> Chart | None:
-    """How the average request spends its time, model by model, current and best config."""
+    """Time of the average request by model, for the current and the best config."""
     if len(data.manifest.models) == 1:
         return None
     streams = data.manifest.streams
@@ -100,7 +100,7 @@ def model_times(data: ReportData) -> Chart | None:
         for stream in streams
         for name, *_, point in sides(data)
         for time in times_of(point, data.manifest, stream)
-        if time.total_us  # an ensemble itself takes none
+        if time.total_us  # an ensemble takes none itself
     ]
     models = list(dict.fromkeys(time.model for _, time, *_ in by_stream))
     by_stream.sort(key=lambda row: ([*streams].index(row[0]), models.index(row[1].model)))
@@ -129,7 +129,7 @@ def model_times(data: ReportData) -> Chart | None:
 
 
 def batches(data: ReportData) -> Sequence[Chart]:
-    """Batch sizes Triton formed, one chart per model."""
+    """Batch sizes that Triton formed, one chart per model."""
     charts = (_batches(data, number, label) for number, label in enumerate(data.computing))
     return [chart for chart in charts if chart is not None]
 

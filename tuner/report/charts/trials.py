@@ -7,6 +7,7 @@ from typing import Any
 
 from tuner.report.analysis import incumbent, latency_slos, pareto
 from tuner.report.blocks import Chart, Table
+from tuner.report.by_load import memory_bytes
 from tuner.report.charts import (
     GREEN,
     MS,
@@ -23,12 +24,13 @@ from tuner.report.quantities import NOTHING, rate_text
 from tuner.report.sentence import change_text, score_axis, score_text
 from tuner.report.tables import p99_of
 from tuner.score.trial import Trial, TrialState
+from tuner.spec.units import bytes_text
 
 _CLICK = "Click a point to see the trial."
 
 
 def history(data: ReportData) -> Chart | None:
-    """Every score by trial, with the best config so far."""
+    """The score of every trial, and the best config so far."""
     scored = [t for t in data.trials if t.score is not None]
     if not scored:
         return None
@@ -58,7 +60,7 @@ def history(data: ReportData) -> Chart | None:
 
 
 def front(data: ReportData) -> Chart | None:
-    """Every trial with a measurement by throughput and latency, and the Pareto front."""
+    """Throughput and latency of every measured trial, and the Pareto front."""
     latency, slos = next(iter(latency_slos(data).items()))
     points = [
         (trial, point.measurement.throughput_infer_per_s, us * MS)
@@ -98,7 +100,7 @@ def front(data: ReportData) -> Chart | None:
 def _by_outcome(
     data: ReportData, plotted: Sequence[tuple[Trial, object, float]]
 ) -> list[dict[str, Any]]:
-    """Trials with their places, as points; one trace an outcome."""
+    """Trials as points, one trace per outcome."""
     traces = []
     for outcome in TrialMarker:
         members = [row for row in plotted if TrialMarker.of(row[0]) is outcome]
@@ -122,6 +124,8 @@ def _by_outcome(
 
 def _text(data: ReportData, trial: Trial) -> str:
     number, how, *cells = _row(data, trial)
+    if (memory := memory_bytes(trial)) is not None:
+        cells.append(f"{bytes_text(memory)} of memory")
     return hover(f"trial {number}, {how}", *(text for text in cells if text != NOTHING))
 
 
@@ -143,5 +147,5 @@ def _row(data: ReportData, trial: Trial) -> tuple[str, ...]:
 
 
 def _score(trial: Trial) -> float:
-    """A trial without a score is drawn on the axis."""
+    """The score; 0 without one, so that the trial is drawn on the axis."""
     return trial.score.value if trial.score else 0.0

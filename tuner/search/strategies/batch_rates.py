@@ -1,10 +1,10 @@
-"""What the service time by batch size says about candidates that were not measured yet.
+"""The capacity of candidates without a measurement, predicted from service times by batch size.
 
-Every measured load leaves a table of batch size to service time in Triton's own statistics. If the
-largest batch that fits a model's SLO has n inferences and takes S(n) seconds, each instance answers
-at most n / S(n), and where each request of the mix brings v inferences to the model, it bounds the
-load by n / S(n) / v (the utilisation law). The first calls of a model say more: what several
-instances gain, too. Where they are not known, a model of the trials has to learn that.
+Triton's statistics of each measurement give the service time of a batch by its size. If the largest
+batch that meets a model's SLO has n inferences and takes S(n) seconds, each instance answers at
+most n / S(n) inferences per second. Where each request of the mix causes v inferences of the model,
+the load per instance is at most n / S(n) / v (the utilisation law). The timed first calls of a
+model also show the gain of several instances; without these, the strategy's model must learn it.
 """
 
 from __future__ import annotations
@@ -22,26 +22,27 @@ from tuner.measurement.measurement import ServerStatistics
 from tuner.modelconfig.backends import is_ensemble
 from tuner.modelconfig.schema import ModelConfig
 from tuner.modelconfig.served import Served
+from tuner.score.saturation import Saturated
 from tuner.score.trial import Trial
 from tuner.space.candidate import Candidate
 from tuner.space.space import Space
 from tuner.spec.model import Spec
 
-#: A config that is expected to sustain so much less than another (a logarithm) loses to it: over
-#: recorded tables, expectations by the first calls err by 0.1 to 0.25 (standard deviation).
+#: A config loses to another if the logarithm of its expected capacity is lower by more than this:
+#: over recorded tables, expectations by the first calls have standard errors of 0.1 to 0.25.
 OUTDONE = 0.3
 
 
 @dataclass(frozen=True)
 class Visits:
-    """How requests come to a model.
+    """The requests that a model receives.
 
     Attributes:
-        inferences: For each request of the mix.
-        request_size: Inferences of its smallest request.
-        within_s: What the SLOs allow its requests.
-        late_share: Of the requests, which may take longer by that SLO.
-        is_entry: They are sent to the model itself, and are all that is sent.
+        inferences: Inferences of the model per request of the mix.
+        request_size: Inferences in its smallest request.
+        within_s: The tightest latency bound of its requests, in seconds; infinite without one.
+        late_share: The share of requests that may exceed the bound, 0 to 1.
+        is_entry: All requests of the spec are sent to this model itself.
     """
 
     inferences: float
@@ -53,10 +54,10 @@ class Visits:
 
 @dataclass(frozen=True)
 class BatchRates:
-    """Learns the table from trials.
+    """Predicts capacities from the service times in trials.
 
     Attributes:
-        visits: By label of each model that computes for a part of the mix.
+        visits: The requests of each model that computes for a stream, by the model's label.
     """
 
     served: Served
@@ -68,13 +69,14 @@ class BatchRates:
 
     @property
     def of_one_model(self) -> bool:
-        """Whether all requests are for one model, which computes by itself."""
+        """Whether all requests are for one model, which is not an ensemble."""
         return len(self.visits) == 1 and all(v.is_entry for v in self.visits.values())
 
     def learned(self, history: Sequence[Trial]) -> Callable[[Candidate], float]:
-        """Logarithm of the mix's requests per second and instance of the model that bounds it.
+        """A function that gives the logarithm of a candidate's capacity, in requests per second.
 
-        0 while a model's times are not known.
+        The slowest model bounds the capacity. The function gives 0 while the service times of a
+        model are not known.
         """
         profiles = {label: self._profile(label, history) for label in self.visits}
 
@@ -95,29 +97,38 @@ class BatchRates:
 
         return log_rate_of
 
-    def capacity_per_s(self, candidate: Candidate, calls: Sequence[BatchCall]) -> float:
-        """Requests a second of the deployed candidate by its first calls; infinite if not known."""
+    def capacity_per_s(
+        self, candidate: Candidate, calls: Sequence[BatchCall], seen: Saturated | None = None
+    ) -> float:
+        """Capacity in requests per second by the first ``calls``; infinite if not known.
+
+        ``seen``: the candidate when saturated. It shows how much of several instances' work
+        overlaps, where the calls do not.
+        """
         profile = BatchProfile.of(calls)
         if profile is None or not self.of_one_model:
             return math.inf
-        configs = {la: self._config(la, candidate) for la in self.visits}
-        return min(
-            _per_s(profile, self.visits[la], _largest_batch(c), _instances(c))
-            for la, c in configs.items()
-        )
+        ((label, visits),) = self.visits.items()
+        config = self._config(label, candidate)
+        instances = _instances(config)
+        statistics = None if seen is None else seen.models.get(label)
+        if seen is not None and statistics is not None and statistics.mean_batch_size:
+            answered_per_s = seen.answered_per_s * seen.batch_size
+            profile = profile.beside(instances, statistics.mean_batch_size, answered_per_s)
+        return _per_s(profile, visits, _largest_batch(config), instances)
 
     def instances(self, candidate: Candidate) -> int:
-        """How many the one model has."""
+        """The number of instances, where all requests are for one model."""
         (label,) = self.visits
         return _instances(self._config(label, candidate))
 
     def largest(self, candidate: Candidate) -> int:
-        """Inferences in the largest batch of the one model."""
+        """Inferences in the largest batch, where all requests are for one model."""
         (label,) = self.visits
         return _largest_batch(self._config(label, candidate))
 
     def outdone(self, history: Sequence[Trial], other: Candidate) -> Callable[[Candidate], bool]:
-        """Whether a candidate is expected to lose to another, by the first calls of a model."""
+        """A function: whether a candidate is expected to lose to ``other``, by first calls."""
         if self.profile(history) is None:
             return lambda _: False
         log_rate = self.learned(history)
@@ -125,9 +136,10 @@ class BatchRates:
         return lambda candidate: log_rate(candidate) < least
 
     def too_slow(self, history: Sequence[Trial]) -> Callable[[Candidate], bool]:
-        """Whether the largest batch of a candidate takes longer by itself than an SLO allows.
+        """A function: whether a candidate's largest batch alone takes longer than an SLO allows.
 
-        Of a smaller one that exceeds it too, the smallest request says that nothing is faster.
+        No candidate is too slow where even the smallest request takes longer, since no other config
+        would be faster.
         """
         profile = self.profile(history)
         if profile is None:
@@ -142,9 +154,9 @@ class BatchRates:
         return lambda candidate: misses(_largest_batch(self._config(label, candidate)))
 
     def profile(self, history: Sequence[Trial]) -> BatchProfile | None:
-        """By the first calls, of the first config that had several instances if one had.
+        """The profile by first calls, of the first config with several instances if there is one.
 
-        None where several models compute, or no call was timed.
+        None where several models compute, or no first call was timed.
         """
         if not self.of_one_model:
             return None
@@ -152,7 +164,7 @@ class BatchRates:
         return next((p for p in profiles if p.exclusive is not None), next(iter(profiles), None))
 
     def _profile(self, label: str, history: Sequence[Trial]) -> BatchProfile | None:
-        """By the first calls, else by what was counted under load: that shows no overlap."""
+        """By first calls, else by statistics under load, which show no overlap of instances."""
         called = self.profile(history)
         if called is not None:
             return called
@@ -160,7 +172,7 @@ class BatchRates:
         return None if table is None else BatchProfile(table)
 
     def _table(self, label: str, history: Sequence[Trial]) -> BatchTimes | None:
-        """Only from where the fewest instances were, which wait least for one another."""
+        """Service times in trials with the fewest instances, which wait least for each other."""
         counted = [
             (_instances(self._config(label, trial.candidate)), statistics.batch_stats)
             for trial in history
@@ -177,21 +189,21 @@ class BatchRates:
 def outdone_by(
     space: Space, spec: Spec, history: Sequence[Trial], other: Candidate
 ) -> Callable[[Candidate], bool]:
-    """See `BatchRates.outdone`; of a history without first calls nothing is expected."""
+    """See `BatchRates.outdone`; without first calls in the history, no candidate is outdone."""
     if not any(trial.batch_calls for trial in history):
         return lambda _: False
     return BatchRates.of(space, spec).outdone(history, other)
 
 
 def _counted(trial: Trial) -> Iterator[Mapping[str, ServerStatistics]]:
-    """What the server counted in each of a trial's measurements."""
+    """The server's statistics of each measurement of a trial, by model."""
     if trial.saturated is not None:
         yield trial.saturated.models
     yield from (point.measurement.models for point in trial.points)
 
 
 def _per_s(profile: BatchProfile, visits: Visits, most: int, instances: int) -> float:
-    """Requests of the mix a second; ``most``: the largest batch."""
+    """Requests of the mix per second; ``most``: inferences in the largest batch."""
     sizes = np.arange(visits.request_size, max(most, visits.request_size) + 1)
     per_s = profile.capacity_per_s(instances, sizes, visits.within_s, visits.late_share)
     return per_s / visits.inferences

@@ -1,7 +1,7 @@
-"""The first trials of a search with a model: corners of the space that tell most about it.
+"""The first trials of a search: the most informative corners of the space.
 
-What a batch costs shows where large batches form, and what runs alone on the device where several
-and where many instances work at once. The batcher's own settings need no trial of their own.
+Configs with large batches show the cost of a batch. Configs with several and with many instances
+show how well instances work in parallel. The other settings of the batcher need no design.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tuner.spec.paths import (
     variable_of,
 )
 
-#: Designed trials, the one with a cache not counted.
+#: Most designs, without the one with a cache.
 _PLAIN = 4
 
 _Pick = Callable[[Sequence[FieldValue]], FieldValue]
@@ -33,11 +33,12 @@ _last: _Pick = itemgetter(-1)
 
 
 def designs(space: Space) -> tuple[Candidate, ...]:
-    """Distinct candidates of the space, at most five, the current config not among them.
+    """Distinct candidates of the space, at most five, without the current config.
 
-    The first is the likeliest to be good. Few instances come before many: Triton adds them at once,
-    but waits for each that it takes away (1.2 s with the Python backend of tritonserver 2.51).
-    Several instances have few threads each, where that is searched: these share the CPUs.
+    The first is the most promising one. Few instances come before many: Triton adds instances at
+    once, but waits for each one that it removes (1.2 s with the Python backend of tritonserver
+    2.51). Where the number of threads is searched, several instances have few threads each, since
+    the instances share the CPUs.
     """
     few_threads = dict.fromkeys(filter(variable_of, space.paths), _fewest)
     many = _corner(space, {INSTANCES: _last, MAX_BATCH_SIZE: _last, **few_threads})
@@ -55,14 +56,14 @@ def designs(space: Space) -> tuple[Candidate, ...]:
 
 
 def _new(space: Space, candidates: Sequence[Candidate]) -> list[Candidate]:
-    """Those that the space allows, each once, without the current config."""
+    """The candidates that the space allows, each once, without the current config."""
     allowed = (c for c in candidates if space.contains(c) and not space.violations(c))
     current = space.canonical(space.current)
     return [c for c in dict.fromkeys(allowed) if c not in (current, space.current)]
 
 
 def _corner(space: Space, picks: Mapping[str, _Pick]) -> Candidate:
-    """One candidate; what no design is about stays as it is where it can."""
+    """One candidate; parameters without a pick keep the current value where possible."""
     now = space.values(space.current)
     smallest = dict.fromkeys((INSTANCES, MAX_BATCH_SIZE, PREFERRED, DELAY, CACHE_SIZE), _first)
     # INSTANCES stands for every number of instances.
@@ -88,7 +89,7 @@ def _cached(space: Space, corner: Candidate) -> Candidate:
 
 
 def _ascending(parameter: Parameter) -> list[FieldValue]:
-    """The values by size, unset ones first; of a wide range only some."""
+    """The values by size, unset ones first; of a wide range, only some."""
     narrowed: Parameter = parameter
     if isinstance(parameter, RangeParameter):
         narrowed = parameter.coarse(9)
@@ -103,7 +104,7 @@ def _size(value: FieldValue) -> float:
 
 
 def _between(values: Sequence[FieldValue]) -> FieldValue:
-    """Counts are told apart by ratio: between 1 and 4 is 2; the smaller of two as near."""
+    """The value nearest to the geometric mean of the ends; of two as near, the smaller."""
     middle = math.sqrt(max(_size(values[0]), 1.0) * max(_size(values[-1]), 1.0))
     return min(values, key=lambda v: round(abs(math.log(max(_size(v), 1.0) / middle)), 6))
 

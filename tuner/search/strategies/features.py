@@ -1,4 +1,4 @@
-"""Candidates as points in a space where near ones behave alike."""
+"""Distances between candidates: near ones are expected to behave alike."""
 
 from __future__ import annotations
 
@@ -14,30 +14,30 @@ from tuner.space.parameters import Parameter, RangeParameter, sizes_in
 from tuner.space.space import Space
 from tuner.spec.paths import is_scheduling
 
-#: A parameter that is set is at least so far from one that is not (or is 0).
+#: Least distance of a parameter that is set from one that is not, or is 0.
 _SET = 0.5
 
 
 @dataclass(frozen=True)
 class Features:
-    """How far apart candidates are, one parameter at a time.
+    """The distances between candidates in each parameter.
 
-    Numbers (counts, threads, sizes, delays, numbers written as text) lie on a scale of ratios from
-    0 to 1, a list of sizes by its smallest and its largest. A value that is not set, or means
-    nothing with the others, lies outside the scale. Other values are either equal or different.
+    Numbers (counts, threads, sizes, delays, numbers written as text) are on a logarithmic scale
+    from 0 to 1, lists of sizes by their smallest and largest size. A value that is not set, or has
+    no effect beside the others, is outside the scale. Other values are either equal or different.
     """
 
     space: Space
 
     @property
     def unknown(self) -> tuple[bool, ...]:
-        """True for each parameter that may change what a batch costs."""
+        """True for each parameter that may change the service time of a batch."""
         return tuple(p.knob != CACHE and not is_scheduling(p.path) for p in self.space.parameters)
 
     def squares(
         self, one: Sequence[Candidate], other: Sequence[Candidate]
     ) -> npt.NDArray[np.float64]:
-        """Squared distances: parameters, candidates of the one, candidates of the other."""
+        """Squared distances, shape (parameters, candidates of ``one``, candidates of ``other``)."""
         first, second = ([self.space.values(c) for c in given] for given in (one, other))
         distances = [
             _apart([v.get(p.knob) for v in first], [v.get(p.knob) for v in second], p)
@@ -62,8 +62,8 @@ class _Scale:
     """The range of one parameter's values.
 
     Attributes:
-        low, high: Logarithms of the smallest and the largest number.
-        names: Of a parameter that is not of numbers: its values, each a direction of its own.
+        low, high: Logarithms to base 2 of the smallest and the largest number.
+        names: The values of a parameter without numbers, each with a separate dimension.
     """
 
     low: float
@@ -97,7 +97,7 @@ def _name(value: FieldValue) -> str:
 
 
 def _numbers(value: FieldValue) -> tuple[float, ...] | None:
-    """On a scale of ratios; none for what is not set or 0, None for what is no number."""
+    """Logarithms to base 2; empty for a value that is not set or 0, None for no number."""
     if value is None or isinstance(value, bool):
         return (0.0,) if value else ()
     if isinstance(value, tuple):

@@ -1,12 +1,12 @@
-"""A Gaussian process over candidates; its length scales and noise are learned.
+"""A Gaussian process over candidates, with length scales and noise fitted to the observations.
 
-Matern 5/2 with a length scale for each parameter (Rasmussen and Williams, Gaussian Processes for
-Machine Learning, 2006, equations 4.17 and 5.2). What is known of a candidate is a value, or only a
-bound on it: a probit likelihood, as in Tobit regression, with the same noise; Laplace's
-approximation (their algorithms 3.1 and 3.2) makes both one posterior.
+The kernel is Matern 5/2 with a length scale for each parameter (Rasmussen and Williams, Gaussian
+Processes for Machine Learning, 2006, equations 4.17 and 5.2). An observation is a value, or a bound
+on it with a probit likelihood, as in Tobit regression, and the same noise. Laplace's approximation
+(algorithms 3.1 and 3.2 of the book) combines both in one posterior.
 
-The numbers of the kernel are those of the largest evidence times a prior, searched from the best of
-fixed starts: equal observations, equal model.
+The kernel's parameters maximize evidence times prior, from the best of fixed starting points. So
+equal observations give equal models.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ Matrix = npt.NDArray[np.float64]
 
 _SQRT5 = math.sqrt(5.0)
 _LOG_2PI = math.log(2.0 * math.pi)
-#: Steps of Newton's method, of which a handful are needed, and of the search for the evidence.
+#: Most steps of Newton's method, which needs few, and of the maximization of the evidence.
 _NEWTON, _STEPS = 30, 12
 _CONVERGED = 1e-7
-#: Where that search may begin, in logarithms from the middle of the priors.
+#: Starting points of that maximization, as logarithms relative to the medians of the priors.
 _NOISIER, _SHORTER = (-0.7, 0.7), (0.0, 0.9)
-#: Of its derivatives, likewise.
+#: Step of its numerical derivatives, in logarithms.
 _DISTANCE = 1e-4
 
 
 class Bound(Enum):
-    """What a measurement tells of a value."""
+    """What an observation says about a value."""
 
     VALUE = 0
     AT_MOST = -1
@@ -45,7 +45,7 @@ class Bound(Enum):
 
 @dataclass(frozen=True)
 class Prior:
-    """What is expected of one number of the kernel: its logarithm is normally distributed."""
+    """The log-normal prior of one kernel parameter, with median and deviation of the logarithm."""
 
     middle: float
     spread: float
@@ -56,13 +56,13 @@ class Prior:
 
 @dataclass(frozen=True)
 class Priors:
-    """What is known of the kernel before anything is.
+    """The priors of the kernel's parameters.
 
     Attributes:
-        amplitudes: How much values differ over the parameters of each group (standard deviation).
-        length: Over which share of a parameter's range they are alike.
-        noise: Of a measurement (standard deviation).
-        common: How far off the middle all values may be alike (standard deviation).
+        amplitudes: Standard deviation of the values, for each group of parameters.
+        length: Length scale, as a share of a parameter's range.
+        noise: Standard deviation of an observation.
+        common: Standard deviation of the mean of all values, fixed.
     """
 
     amplitudes: Sequence[Prior] = (Prior(0.3, 0.8),)
@@ -73,12 +73,15 @@ class Priors:
 
 @dataclass(frozen=True)
 class Kernel:
-    """A sum over groups of parameters: what one does is beside what another does.
+    """A kernel that adds the effects of groups of parameters.
 
     Attributes:
-        groups: Of each parameter.
-        lengths: Likewise.
-        amplitudes: Of each group; standard deviations in the unit of the values, as the others.
+        groups: The group of each parameter, from 0, shape (parameters,).
+        lengths: The length scale of each parameter, shape (parameters,).
+        amplitudes: Standard deviation of each group's effect, shape (groups,), in the unit of the
+            values, like ``common`` and ``noise``.
+        common: Standard deviation of the mean of all values.
+        noise: Standard deviation of an observation.
     """
 
     groups: npt.NDArray[np.int64]
@@ -88,7 +91,7 @@ class Kernel:
     noise: float
 
     def covariance(self, squares: npt.NDArray[np.float64]) -> Matrix:
-        """From squared distances, one matrix for each parameter."""
+        """The covariance of candidates, shape (n, m), by ``squares``, shape (parameters, n, m)."""
         total: Matrix = np.full(squares.shape[1:], self.common**2)
         for group, amplitude in enumerate(self.amplitudes):
             inside = self.groups == group
@@ -99,19 +102,19 @@ class Kernel:
 
     @property
     def variance(self) -> float:
-        """The variance of a value about which nothing is known."""
+        """The prior variance of a value."""
         return self.common**2 + float((self.amplitudes**2).sum())
 
 
 @dataclass(frozen=True)
 class Observations:
-    """What was observed, and how far apart the observed candidates are.
+    """The observations, with the distances between the observed candidates.
 
     Attributes:
-        squares: Squared distances in each parameter: parameters, candidates, candidates.
-        groups: Of each parameter, from 0 on.
-        values: Or bounds; about zero in the middle.
-        told: What each is.
+        squares: Squared distances, shape (parameters, candidates, candidates).
+        groups: The group of each parameter, from 0, shape (parameters,).
+        values: The observed values or bounds, centered about 0, shape (candidates,).
+        bounds: Whether each observation is a value or a bound.
     """
 
     squares: npt.NDArray[np.float64]
@@ -126,12 +129,12 @@ class Observations:
 
 @dataclass(frozen=True)
 class Posterior:
-    """Under one kernel.
+    """The posterior under one kernel, with n observed candidates.
 
     Attributes:
-        slope: Of the log likelihood at the mode: what candidates' means are made of.
-        root: Square root of the likelihood's curvature there.
-        factor: Lower Cholesky factor of one plus the covariance between two such roots.
+        slope: Gradient of the log likelihood at the mode, which gives the means, shape (n,).
+        root: Square root of the log likelihood's negative curvature there, shape (n,).
+        factor: Lower Cholesky factor of B in the book's algorithm 3.1, shape (n, n).
         evidence: Logarithm of the marginal likelihood.
     """
 
@@ -142,7 +145,11 @@ class Posterior:
     evidence: float
 
     def at(self, squares: npt.NDArray[np.float64]) -> tuple[Vector, Vector]:
-        """Mean and standard deviation; ``squares`` from each candidate to each observed one."""
+        """Mean and standard deviation of each candidate, shape (m,).
+
+        ``squares``: squared distances from each candidate to each observed one, shape
+        (parameters, m, n).
+        """
         from scipy.linalg import solve_triangular
 
         across = self.kernel.covariance(squares)
@@ -151,14 +158,14 @@ class Posterior:
         return across @ self.slope, np.sqrt(np.maximum(variance, 1e-12))
 
     def apart(self, squares: npt.NDArray[np.float64]) -> Matrix:
-        """By how much each candidate's value and each observed one may differ (deviation)."""
+        """Prior standard deviation of the difference to each observed candidate, shape (m, n)."""
         shared = self.kernel.covariance(squares)
         differing: Matrix = np.sqrt(np.maximum(2.0 * (self.kernel.variance - shared), 0.0))
         return differing
 
 
 def learned(seen: Observations, priors: Priors) -> Posterior:
-    """The posterior under the likeliest kernel."""
+    """The posterior under the most probable kernel, by evidence and priors."""
     from scipy.optimize import minimize
 
     count = seen.groups.size
@@ -188,8 +195,8 @@ def learned(seen: Observations, priors: Priors) -> Posterior:
 
 
 def posterior(seen: Observations, kernel: Kernel) -> Posterior:
-    """Laplace's approximation around the mode, which is exact where only values were told."""
-    from scipy.linalg.lapack import dposv  # unlike numpy's `solve`, it starts no threads here
+    """Laplace's approximation around the mode, which is exact where all observations are values."""
+    from scipy.linalg.lapack import dposv  # starts no threads here, unlike numpy's `solve`
 
     prior = kernel.covariance(seen.squares)
     likelihood = _Likelihood(seen, kernel.noise)
@@ -227,7 +234,7 @@ class _Likelihood:
     noise: float
 
     def at(self, mode: Vector) -> tuple[Vector, Vector, float]:
-        """Slope and curvature (positive) of its logarithm, and that itself."""
+        """Gradient, negative curvature and value of the log likelihood at ``mode``."""
         from scipy.special import log_ndtr
 
         off = (self.seen.values - mode) / self.noise

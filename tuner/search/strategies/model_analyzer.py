@@ -1,4 +1,4 @@
-"""NVIDIA's Model Analyzer as a strategy: its search, our server, load, windows and SLOs."""
+"""Model Analyzer's search as a strategy, with the server, load, windows and SLOs of `tune`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tuner.spec.slo import Goal
 
 
 class ModelAnalyzerStrategy(InOrder):
-    """Ends when NVIDIA's search does, which may be long before the space is exhausted."""
+    """Proposes what Model Analyzer's search does, which may end before the space is exhausted."""
 
     at_once = 1
 

@@ -11,13 +11,13 @@ from tuner.space.candidate import Candidate, FieldValue
 from tuner.space.parameters import Parameter, RangeParameter
 from tuner.space.space import Space
 
-#: A space of up to this many candidates is considered whole.
+#: Most candidates of a space of which all are considered.
 SMALL = 1200
-#: And one of more combinations is large, however few of them Triton would load.
+#: A space with more combinations counts as large, even if Triton would load few of them.
 MOST_LISTED = 50_000
-#: From a larger one: this many at random, and this many next to each good one.
+#: From a large space: this many random candidates, and this many neighbors of each good one.
 RANDOM, NEAR = 500, 40
-#: Random draws that lead to something new, at most.
+#: Most random draws.
 _DRAWS = 3 * RANDOM
 
 
@@ -31,7 +31,7 @@ class Pool:
     def draw(
         self, rng: random.Random, good: Sequence[Candidate], taken: Set[str]
     ) -> list[Candidate]:
-        """Distinct candidates that are not ``taken``; those next to ``good`` ones among them."""
+        """Distinct candidates that are not ``taken``, with neighbors of the ``good`` ones."""
         listed = self._all_if_few()
         if listed:
             return [c for c in listed if c.key not in taken]
@@ -49,7 +49,7 @@ class Pool:
         return [c for key, c in by_key.items() if key not in taken]
 
     def _all_if_few(self) -> list[Candidate]:
-        """A small space's candidates; none of a large one."""
+        """All candidates of a small space; empty for a large one."""
         if self._listed is None:
             size = self.space.size()
             few = size.count <= (SMALL if size.exact else MOST_LISTED)
@@ -61,7 +61,7 @@ class Pool:
 def neighbours(
     space: Space, candidate: Candidate, rng: random.Random, most: int
 ) -> list[Candidate]:
-    """Candidates that differ in one parameter, in random order."""
+    """At most ``most`` candidates that differ in one parameter, in random order."""
     values = space.values(candidate)
     steps = [(p.knob, v) for p in space.parameters for v in _others(p, values.get(p.knob))]
     rng.shuffle(steps)
@@ -76,7 +76,7 @@ def neighbours(
 
 
 def _others(parameter: Parameter, now: FieldValue) -> list[FieldValue]:
-    """Every other value of a choice; of a range those a step, a third and twice away."""
+    """Other values: all of a choice; of a range, those a step, a factor of 1.35 or of 2 away."""
     if not isinstance(parameter, RangeParameter):
         return list(parameter)
     if not isinstance(now, int) or now not in parameter.span:

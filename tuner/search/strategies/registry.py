@@ -1,4 +1,4 @@
-"""The strategies there are. To add one, write a module and name it here."""
+"""The table of strategies. To add a strategy, write a module and add it here."""
 
 from __future__ import annotations
 

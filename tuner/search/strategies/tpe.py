@@ -1,8 +1,8 @@
 """Optuna's multivariate TPE with the SLOs as constraints.
 
-The sampler's memory is rebuilt from the history at each proposal, and its seed comes from the
-run's seed and the trial's number: nothing else decides. A candidate that is measured already is
-drawn again rather than reported again, which would count one measurement twice.
+At each proposal, the sampler is rebuilt from the history, with a seed from the run's seed and the
+trial's number only. If the sampler draws a candidate that is taken, it draws again: reporting the
+candidate's result again would count one measurement twice.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from tuner.space.space import Space
 from tuner.spec.model import Spec
 from tuner.spec.slo import Goal
 
-#: Draws from the model before a random candidate is taken.
+#: Most draws from the sampler before a random candidate is proposed.
 MOST_DRAWS = 15
 
 
 class TpeStrategy(InOrder):
-    """Random for ``search.startup_trials``, then where good trials are dense and bad ones not."""
+    """Random candidates for ``search.startup_trials``, then those of Optuna's TPE sampler."""
 
     at_once = BATCH
 
@@ -77,7 +77,7 @@ class TpeStrategy(InOrder):
 
     def _sampler(self, seed: int) -> optuna.samplers.BaseSampler:
         more: dict[str, Any] = {}
-        if not hasattr(optuna.trial.FrozenTrial, "constraints"):  # Optuna 5 finds them by itself
+        if not hasattr(optuna.trial.FrozenTrial, "constraints"):  # Optuna 5 reads them itself
             more["constraints_func"] = lambda trial: trial.system_attrs[CONSTRAINTS]
         return optuna.samplers.TPESampler(
             n_startup_trials=0, seed=seed, multivariate=True, group=True, **more

@@ -1,4 +1,4 @@
-"""Strategies that learn nothing from trials: grid, and random, which every other has to beat."""
+"""Strategies that ignore earlier trials: grid, and random, the baseline for all others."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from tuner.space.candidate import Candidate
 from tuner.space.space import Space
 from tuner.spec.model import Spec
 
-#: Draws before the candidates that are left are looked for one by one.
+#: Random draws before the remaining candidates are enumerated.
 MOST_DRAWS = 50
-#: That takes this many steps at most: what Triton would refuse takes some too.
+#: Most steps of that enumeration; candidates that Triton would refuse take steps, too.
 MOST_STEPS = 50_000
-#: This many of those are held to choose from.
+#: Most enumerated candidates from which one is chosen.
 MOST_LISTED = 1000
 
 
@@ -38,7 +38,7 @@ class RandomStrategy(InOrder):
 
 
 def draw_new(space: Space, rng: random.Random, taken: Set[str]) -> Proposal | None:
-    """A random candidate that is not taken; None when there is none left."""
+    """A random candidate that is not taken; None where none is left."""
     for duplicates in range(MOST_DRAWS):
         candidate = space.sample(rng)
         if candidate is None:
@@ -51,13 +51,14 @@ def draw_new(space: Space, rng: random.Random, taken: Set[str]) -> Proposal | No
     return Proposal(rng.choice(left), MOST_DRAWS) if left else None
 
 
-#: Values of a range: enough to see its shape, few enough to be measured.
+#: Values of a range in a grid: enough to show its effect, few enough to measure.
 POINTS = 8
 
 
 class GridStrategy(InOrder):
-    """In order when the budget is enough for the whole grid, else in random order over all of it:
-    a grid cut off early would only show one corner.
+    """The grid in order if the budget is enough for all of it, else in random order.
+
+    In order, a grid that the budget cuts off would cover only one corner of the space.
     """
 
     at_once = BATCH

@@ -5,7 +5,9 @@ from typing import Any
 
 import grpc  # type: ignore[import-untyped]
 import pytest
+from tritonclient.grpc import service_pb2
 
+from tuner.errors import LoadFailedError
 from tuner.load.client.calls import Connection, GrpcCalls
 from tuner.load.client.job import Outcome
 from tuner.load.traffic.encoding import build
@@ -126,7 +128,55 @@ def test_a_request_over_http_carries_its_tensors_in_binary() -> None:
     fields = dict(line.split(": ") for line in lines[1:])
     assert fields["Host"] == "host:8000"
     assert int(fields["Content-Length"]) == len(body)
-    told = json.loads(body[: int(fields["Inference-Header-Content-Length"])])
-    assert told["inputs"][0]["shape"] == [1, 2]
-    assert told["inputs"][0]["parameters"] == {"binary_data_size": 4}
+    header = json.loads(body[: int(fields["Inference-Header-Content-Length"])])
+    assert header["inputs"][0]["shape"] == [1, 2]
+    assert header["inputs"][0]["parameters"] == {"binary_data_size": 4}
     assert body[int(fields["Inference-Header-Content-Length"]) :] == b"\1\0\2\0"
+
+
+def json_request(datatype: str, raw: bytes) -> bytes:
+    form = RequestForm("m", {"x": datatype}, batched=True, batch_size=1, priority=2)
+    (request,) = build([{"x": Content((2,), raw)}], form, 1, Protocol.HTTP_JSON, ["Host: h:1"])
+    return request
+
+
+@pytest.mark.parametrize(
+    ("datatype", "raw", "data"),
+    [
+        ("INT16", b"\1\0\2\0", [1, 2]),
+        ("BOOL", b"\1\0", [True, False]),
+        ("FP32", b"\0\0\x80?\0\0\0\xc0", [1.0, -2.0]),
+        ("BYTES", b"\2\0\0\0ab\2\0\0\0\xc3\xa4", ["ab", "\u00e4"]),
+    ],
+)
+def test_a_request_in_json_carries_its_tensors_as_values(
+    datatype: str, raw: bytes, data: list[Any]
+) -> None:
+    head, _, body = json_request(datatype, raw).partition(b"\r\n\r\n")
+    fields = dict(line.split(": ") for line in head.decode().split("\r\n")[1:])
+    assert fields["Content-Type"] == "application/json"
+    assert int(fields["Content-Length"]) == len(body)
+    sent = {"name": "x", "shape": [1, 2], "datatype": datatype, "data": data}
+    assert json.loads(body) == {"inputs": [sent], "parameters": {"priority": 2}}
+
+
+@pytest.mark.parametrize(
+    ("datatype", "raw"),
+    [("FP32", b"\0\0\xc0\x7f\0\0\0\0"), ("BYTES", b"\1\0\0\0\xff\1\0\0\0a")],
+)
+def test_values_that_json_does_not_have_are_refused(datatype: str, raw: bytes) -> None:
+    with pytest.raises(LoadFailedError, match="input x has a value that JSON does not have") as e:
+        json_request(datatype, raw)
+    assert e.value.hint == "write workload.protocol: http"
+
+
+@pytest.mark.parametrize(("version", "path"), [(0, "/v2/models/m/infer"), (3, "/versions/3/infer")])
+def test_requests_ask_for_their_version_of_the_model(version: int, path: str) -> None:
+    form = RequestForm("m", {"x": "INT16"}, batched=True, batch_size=1, version=version)
+    inputs = [{"x": Content((2,), b"\1\0\2\0")}]
+    for protocol in (Protocol.HTTP, Protocol.HTTP_JSON):
+        (request,) = build(inputs, form, 1, protocol, ["Host: h:1"])
+        assert request.partition(b" HTTP/1.1")[0].decode().endswith(path)
+    (request,) = build(inputs, form, 1)
+    message = service_pb2.ModelInferRequest.FromString(request)
+    assert message.model_version == ("3" if version else "")

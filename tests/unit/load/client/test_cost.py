@@ -10,15 +10,15 @@ from tuner.spec.workload import Protocol
 @pytest.fixture
 def sizes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Those measured, where a byte takes a nanosecond and a request 100 us beside."""
-    found: list[int] = []
+    counts: list[int] = []
 
     def measured_s(size_bytes: int, *_: object) -> float:
-        found.append(size_bytes)
+        counts.append(size_bytes)
         return 1e-4 + 1e-9 * size_bytes
 
     monkeypatch.setattr(cost, "_measured_s", measured_s)
     monkeypatch.setattr(cost, "_known", {})
-    return found
+    return counts
 
 
 def cost_s(size_bytes: int, protocol: Protocol = Protocol.GRPC) -> float:

@@ -57,8 +57,8 @@ def outcomes(of: dict[Outcome, npt.NDArray[np.bool_]]) -> npt.NDArray[np.int8]:
     return given
 
 
-def measured(found: Answers) -> Figures:
-    part = StreamSlice(found, DUE)
+def measured(run_answers: Answers) -> Figures:
+    part = StreamSlice(run_answers, DUE)
     return part_figures(observe(part, WINDOW), part, LOAD, 1, WINDOW.bounds, 1)
 
 
@@ -67,29 +67,33 @@ EVERY_FIFTH = np.arange(DUE.size) % 5 == 0
 
 class TestFigures:
     def test_without_refusals_it_is_what_perf_analyzers_export_gives(self) -> None:
-        found = answers(outcomes({}))
-        exported = AnsweredRequests(found.sent_ns, found.answered_ns, found.end_ns)
+        run_answers = answers(outcomes({}))
+        exported = AnsweredRequests(
+            run_answers.sent_ns, run_answers.answered_ns, run_answers.end_ns
+        )
         expected = observe_open(exported, DUE, WINDOW)
-        observed = observe(StreamSlice(found, DUE), WINDOW)
+        observed = observe(StreamSlice(run_answers, DUE), WINDOW)
         assert observed.latencies_us == pytest.approx(expected.latencies_us)
         assert observed.answered_count == expected.answered_count
         assert observed.sent_per_s == expected.sent_per_s
         assert observed.mean_in_flight == pytest.approx(expected.mean_in_flight)
 
     def test_rejected_requests_are_errors_and_have_no_latency(self) -> None:
-        found = measured(answers(outcomes({Outcome.QUEUE_FULL: EVERY_FIFTH})))
-        assert found.rejected_count == found.failed_count == pytest.approx(40, abs=1)
-        assert found.error_rate == pytest.approx(0.2, abs=0.01)
-        assert found.throughput_infer_per_s == pytest.approx(80.0, abs=1.5)
-        assert found.latencies_us is not None
-        assert found.latencies_us.size == pytest.approx(160, abs=1)
-        assert found.p99_latency_us == pytest.approx(10_000.0, abs=1.0)
-        assert found.sent_per_s == pytest.approx(100.0, abs=1.0)
+        figures = measured(answers(outcomes({Outcome.QUEUE_FULL: EVERY_FIFTH})))
+        assert figures.rejected_count == figures.failed_count == pytest.approx(40, abs=1)
+        assert figures.error_rate == pytest.approx(0.2, abs=0.01)
+        assert figures.throughput_infer_per_s == pytest.approx(80.0, abs=1.5)
+        assert figures.latencies_us is not None
+        assert figures.latencies_us.size == pytest.approx(160, abs=1)
+        assert figures.p99_latency_us == pytest.approx(10_000.0, abs=1.0)
+        assert figures.sent_per_s == pytest.approx(100.0, abs=1.0)
 
     def test_failed_requests_are_distinguished_from_rejected_ones(self) -> None:
         few = np.arange(DUE.size) % 20 == 1
-        found = measured(answers(outcomes({Outcome.QUEUE_FULL: EVERY_FIFTH, Outcome.FAILED: few})))
-        assert found.failed_count - found.rejected_count == pytest.approx(10, abs=1)
+        figures = measured(
+            answers(outcomes({Outcome.QUEUE_FULL: EVERY_FIFTH, Outcome.FAILED: few}))
+        )
+        assert figures.failed_count - figures.rejected_count == pytest.approx(10, abs=1)
 
     def test_failed_requests_are_reported_by_reason_and_delay(self) -> None:
         every_20th = np.arange(DUE.size) % 20
@@ -97,35 +101,35 @@ class TestFigures:
         kinds = {Outcome.TIMED_OUT: EVERY_FIFTH, Outcome.QUEUE_FULL: full, Outcome.FAILED: broken}
         given = answers(outcomes(kinds))
         late_ns = np.where(EVERY_FIFTH, 40_000_000, 0)
-        found = measured(replace(given, answered_ns=given.answered_ns + late_ns)).failures
-        counts = {reason.name: own.count for reason, own in found.items()}
+        failures = measured(replace(given, answered_ns=given.answered_ns + late_ns)).failures
+        counts = {reason.name: failure.count for reason, failure in failures.items()}
         assert counts == {
             "TIMED_OUT": pytest.approx(40, abs=4),
             "QUEUE_FULL": pytest.approx(10, abs=1),
             "OTHER": pytest.approx(10, abs=1),
         }
-        told_us = {reason.name: own.p50_told_us for reason, own in found.items()}
-        assert told_us == pytest.approx(
+        delays_us = {reason.name: failure.p50_told_us for reason, failure in failures.items()}
+        assert delays_us == pytest.approx(
             {"TIMED_OUT": 50_000, "QUEUE_FULL": 10_000, "OTHER": 10_000}, rel=0.01
         )
 
     def test_every_request_of_the_window_is_accounted_for(self) -> None:
-        found = measured(
+        figures = measured(
             answers(
                 outcomes({Outcome.QUEUE_FULL: EVERY_FIFTH, Outcome.UNANSWERED: DUE > 2.0}),
                 latency_s=0.0,
             )
         )
-        total = found.completed_count + found.failed_count + found.unanswered_count
+        total = figures.completed_count + figures.failed_count + figures.unanswered_count
         assert total == 200
-        assert found.p99_latency_us > 500_000.0  # unanswered ones are the slowest
-        assert found.sent_per_s == 100.0
+        assert figures.p99_latency_us > 500_000.0  # unanswered ones are the slowest
+        assert figures.sent_per_s == 100.0
 
     def test_requests_never_sent_show_that_the_client_is_behind(self) -> None:
-        found = measured(answers(outcomes({Outcome.UNSENT: DUE > 1.5})))
-        assert found.sent_per_s == pytest.approx(50.0, abs=8.0)
+        figures = measured(answers(outcomes({Outcome.UNSENT: DUE > 1.5})))
+        assert figures.sent_per_s == pytest.approx(50.0, abs=8.0)
         inside = DUE[(DUE >= 0.5) & (DUE < 2.5)]
-        assert found.late_sends == pytest.approx((inside > 1.5).mean())
+        assert figures.late_sends == pytest.approx((inside > 1.5).mean())
 
     def test_latency_counts_from_the_due_time_when_the_client_stalls(self) -> None:
         given = answers(outcomes({}))
@@ -138,10 +142,10 @@ class TestFigures:
                 "answered_ns": given.answered_ns + delay_ns,
             }
         )
-        found = measured(late)
-        assert found.latencies_us is not None
-        assert found.latencies_us[-1] == pytest.approx(210_000.0, rel=0.1)
-        assert found.late_sends == pytest.approx(stalled.sum() / 200, abs=0.006)
+        figures = measured(late)
+        assert figures.latencies_us is not None
+        assert figures.latencies_us[-1] == pytest.approx(210_000.0, rel=0.1)
+        assert figures.late_sends == pytest.approx(stalled.sum() / 200, abs=0.006)
 
     def test_nothing_answered_is_no_result_and_the_server_says_why(self) -> None:
         nothing = answers(outcomes({Outcome.FAILED: DUE >= 0.0}), failure="negative input")
@@ -196,46 +200,46 @@ def sent(
 
 class TestOpenLoop:
     def test_requests_go_round_in_order_and_once_each(self, play: Play) -> None:
-        found, seen = sent(play, [FINE] * 5)
+        run_answers, seen = sent(play, [FINE] * 5)
         assert seen == [b"a", b"b", b"a", b"b", b"a"]
-        assert found.outcomes.tolist() == [Outcome.ANSWERED] * 5
-        assert (np.diff(found.sent_ns) > 0).all()
-        assert (found.answered_ns - found.sent_ns >= 1_000_000).all()
-        assert found.end_ns > found.answered_ns.max()
+        assert run_answers.outcomes.tolist() == [Outcome.ANSWERED] * 5
+        assert (np.diff(run_answers.sent_ns) > 0).all()
+        assert (run_answers.answered_ns - run_answers.sent_ns >= 1_000_000).all()
+        assert run_answers.end_ns > run_answers.answered_ns.max()
 
     def test_outcome_of_each_run_is_printed_meanwhile(self, play: Play) -> None:
         settled_ns = np.zeros(8, np.int64)
 
         async def run() -> Answers:
             send = replying(iter([FINE, FULL, None, FINE]), [])
-            own = {
+            share = {
                 "due_s": np.arange(4) * 0.010,
                 "settled_ns": settled_ns[1::2],
                 "first": 1,
                 "step": 2,
             }
-            return await Loop(send, [b"a"], 0.1, **own).run()
+            return await Loop(send, [b"a"], 0.1, **share).run()
 
-        found = play(run())
+        run_answers = play(run())
         assert settled_ns[::2].tolist() == [0, 0, 0, 0]
         assert settled_ns[[3, 5]].tolist() == [GONE, 0]
-        assert (np.diff(settled_ns[[1, 7]]) == np.diff(found.answered_ns[[0, 3]])).all()
+        assert (np.diff(settled_ns[[1, 7]]) == np.diff(run_answers.answered_ns[[0, 3]])).all()
 
     def test_refusals_are_distinguished_and_never_sent_again(self, play: Play) -> None:
-        found, seen = sent(play, [FINE, FULL, BROKEN, FINE])
-        assert found.outcomes.tolist() == [
+        run_answers, seen = sent(play, [FINE, FULL, BROKEN, FINE])
+        assert run_answers.outcomes.tolist() == [
             Outcome.ANSWERED,
             Outcome.QUEUE_FULL,
             Outcome.FAILED,
             Outcome.ANSWERED,
         ]
         assert len(seen) == 4
-        assert found.failure == "negative input"
-        assert found.lost == ""
+        assert run_answers.failure == "negative input"
+        assert run_answers.lost == ""
 
     def test_a_lost_connection_ends_the_run_at_once(self, play: Play) -> None:
-        found, seen = sent(play, [FINE, CUT, *[FINE] * 20], total_s=30.0)
-        assert found.lost == "Socket closed"
+        run_answers, seen = sent(play, [FINE, CUT, *[FINE] * 20], total_s=30.0)
+        assert run_answers.lost == "Socket closed"
         assert len(seen) < 10
 
     def test_a_run_that_is_stopped_tells_what_it_has(self, play: Play) -> None:
@@ -252,24 +256,24 @@ class TestOpenLoop:
             load = Loop(stopping, [b"a"], 30.0, due_s=np.arange(1000) * 0.010)
             return await load.run()
 
-        found = play(run())
-        answered = found.outcomes == Outcome.ANSWERED
+        run_answers = play(run())
+        answered = run_answers.outcomes == Outcome.ANSWERED
         assert answered.sum() == 4  # the fifth stopped it
-        assert (found.outcomes[~answered] <= Outcome.UNANSWERED).all()
-        assert found.end_ns - found.sent_ns[0] < 50_000_000
+        assert (run_answers.outcomes[~answered] <= Outcome.UNANSWERED).all()
+        assert run_answers.end_ns - run_answers.sent_ns[0] < 50_000_000
 
     def test_at_the_end_what_is_in_flight_is_unanswered_the_rest_unsent(self, play: Play) -> None:
         async def run() -> Answers:
             send = replying(repeat(None), [])
             return await Loop(send, [b"a"], 0.1, due_s=np.array([0.0, 0.01, 60.0])).run()
 
-        found = play(run())
-        assert found.outcomes.tolist() == [
+        run_answers = play(run())
+        assert run_answers.outcomes.tolist() == [
             Outcome.UNANSWERED,
             Outcome.UNANSWERED,
             Outcome.UNSENT,
         ]
-        assert found.answered_ns.tolist() == [0, 0, 0]
+        assert run_answers.answered_ns.tolist() == [0, 0, 0]
 
     def test_a_defect_of_the_client_is_not_taken_for_silence(self, play: Play) -> None:
         def broken(request: bytes, done: Done) -> None:
@@ -285,21 +289,21 @@ class TestOpenLoop:
         requests = [bytes([i]) for i in range(5)]
         due, parts, seen = np.arange(7) * 0.001, [], []
 
-        async def run(first: int, own: list[bytes]) -> Answers:
-            send = replying(repeat(FINE), own)
+        async def run(first: int, sent_here: list[bytes]) -> Answers:
+            send = replying(repeat(FINE), sent_here)
             return await Loop(send, requests, 0.1, due_s=due[first::2], first=first, step=2).run()
 
         for first in range(2):
-            own: list[bytes] = []
-            parts.append(play(run(first, own)))
-            seen.append(own)
+            sent_here: list[bytes] = []
+            parts.append(play(run(first, sent_here)))
+            seen.append(sent_here)
         assert [b[0] for b in seen[0]] == [0, 2, 4, 1]
         assert [b[0] for b in seen[1]] == [1, 3, 0]
-        whole = merge(parts, open_loop=True)
-        assert whole.sent_ns[::2].tolist() == parts[0].sent_ns.tolist()
-        assert whole.sent_ns[1::2].tolist() == parts[1].sent_ns.tolist()
-        assert whole.end_ns == parts[0].end_ns
-        assert whole.cpu_s == sum(part.cpu_s for part in parts)
+        merged = merge(parts, open_loop=True)
+        assert merged.sent_ns[::2].tolist() == parts[0].sent_ns.tolist()
+        assert merged.sent_ns[1::2].tolist() == parts[1].sent_ns.tolist()
+        assert merged.end_ns == parts[0].end_ns
+        assert merged.cpu_s == sum(part.cpu_s for part in parts)
 
 
 class TestClosedLoop:
@@ -320,11 +324,11 @@ class TestClosedLoop:
 
             return await Loop(send, [b"a", b"b"], 0.2, clients=3).run()
 
-        found = play(run())
+        run_answers = play(run())
         assert most == 3
-        assert found.outcomes.size == 3 * 39 + 3  # in 200 ms, 5 ms and a little each
-        assert (found.outcomes == Outcome.UNANSWERED).sum() == 3
-        observed = observe(StreamSlice(found, None), Window(0.1, 0.05, 10.0))
+        assert run_answers.outcomes.size == 3 * 39 + 3  # in 200 ms, 5 ms and a little each
+        assert (run_answers.outcomes == Outcome.UNANSWERED).sum() == 3
+        observed = observe(StreamSlice(run_answers, None), Window(0.1, 0.05, 10.0))
         assert observed.mean_in_flight == pytest.approx(3.0, abs=0.3)
         assert observed.latencies_us[0] >= 5000.0
 
@@ -335,8 +339,12 @@ class TestClosedLoop:
             send = replying(chain([FULL, BROKEN], repeat(FINE)), seen)
             return await Loop(send, [b"a"], 0.1, clients=1).run()
 
-        found = play(run())
-        assert found.outcomes[:3].tolist() == [Outcome.QUEUE_FULL, Outcome.FAILED, Outcome.ANSWERED]
+        run_answers = play(run())
+        assert run_answers.outcomes[:3].tolist() == [
+            Outcome.QUEUE_FULL,
+            Outcome.FAILED,
+            Outcome.ANSWERED,
+        ]
 
     def test_the_clients_are_shared_by_the_processes(self) -> None:
         assert processes_for(LoadPoint(Arrivals.CLOSED, 8), 0.0) == 1
@@ -375,13 +383,13 @@ def test_all_processes_of_a_run_read_the_same_requests(
 
 def test_jobs_and_answers_survive_their_files(tmp_path: Path) -> None:
     files = {name: tmp_path / name for name in ("answers", "ready", "begin", "settled_ns")}
-    asked = CallerJob("toy:caller", {"ids": [None, "texts"]}, one_process=True)
-    job = ClientJob("127.0.0.1:1", caller=asked, total_s=3.0, protocol=Protocol.HTTP, **files)
+    caller_job = CallerJob("toy:caller", {"ids": [None, "texts"]}, one_process=True)
+    job = ClientJob("127.0.0.1:1", caller=caller_job, total_s=3.0, protocol=Protocol.HTTP, **files)
     assert ClientJob.from_json(json.loads(json.dumps(job.to_json()))) == job
-    found = answers(outcomes({Outcome.QUEUE_FULL: EVERY_FIFTH}), failure="no", lost="gone")
-    found.write(tmp_path / "answers.npz")
+    run_answers = answers(outcomes({Outcome.QUEUE_FULL: EVERY_FIFTH}), failure="no", lost="gone")
+    run_answers.write(tmp_path / "answers.npz")
     back = Answers.read(tmp_path / "answers.npz")
-    assert (back.sent_ns == found.sent_ns).all()
-    assert (back.outcomes == found.outcomes).all()
-    assert (back.end_ns, back.busy) == (found.end_ns, found.busy)
+    assert (back.sent_ns == run_answers.sent_ns).all()
+    assert (back.outcomes == run_answers.outcomes).all()
+    assert (back.end_ns, back.busy) == (run_answers.end_ns, run_answers.busy)
     assert (back.failure, back.lost) == ("no", "gone")

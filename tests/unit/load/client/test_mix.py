@@ -90,8 +90,8 @@ def answered(
     def part(first: int) -> Answers:
         async def run() -> Answers:
             every = requests(MIX, order)
-            own, share = due_s[first::processes], {"first": first, "step": processes}
-            return await Loop(server.send, every, WINDOW.total_s, due_s=own, **share).run()
+            due_here_s, share = due_s[first::processes], {"first": first, "step": processes}
+            return await Loop(server.send, every, WINDOW.total_s, due_s=due_here_s, **share).run()
 
         return run_in_virtual_time(monkeypatch, process, run())
 
@@ -112,8 +112,8 @@ def test_every_stream_has_its_rate_and_latency_and_the_shared_ones_add_up(
     fast, slow, beside = (mix.streams[s.name] for s in MIX)
     assert [s.load.level for s in (fast, slow, beside)] == [150.0, 50.0, 20.0]
     assert [s.due_per_s for s in (fast, slow, beside)] == [150.0, 50.0, 20.0]
-    for own, takes_s in ((fast, 0.004), (slow, 0.050), (beside, 0.020)):
-        assert own.p99_latency_us == pytest.approx(1e6 * takes_s, rel=0.05)
+    for figures, takes_s in ((fast, 0.004), (slow, 0.050), (beside, 0.020)):
+        assert figures.p99_latency_us == pytest.approx(1e6 * takes_s, rel=0.05)
     assert slow.throughput_infer_per_s == pytest.approx(4 * 50.0, rel=0.02)
     assert mix.due_per_s == pytest.approx(200.0)
     assert mix.completed_count == fast.completed_count + slow.completed_count
@@ -127,8 +127,8 @@ def test_every_stream_has_its_rate_and_latency_and_the_shared_ones_add_up(
     assert [s.background for s in (fast, slow, beside)] == [False, False, True]
     assert mix.latencies_us is not None
     assert mix.latencies_us.size == 2000
-    (told,) = warnings_about(mix, WINDOW.bounds)
-    assert told.subject == "beside"
+    (warning,) = warnings_about(mix, WINDOW.bounds)
+    assert warning.subject == "beside"
 
 
 def test_inputs_of_each_stream_cycle_in_the_order_of_that_stream(
@@ -136,8 +136,8 @@ def test_inputs_of_each_stream_cycle_in_the_order_of_that_stream(
 ) -> None:
     server = Server()
     measured(monkeypatch, server)
-    for own in MIX:
-        prefix = own.name.encode()
+    for one in MIX:
+        prefix = one.name.encode()
         numbers = [int(r.split(b"-")[1]) for r in server.seen if r.startswith(prefix)]
         assert numbers == [k % 7 for k in range(len(numbers))]
 
@@ -262,33 +262,33 @@ def texts(
 def test_each_shape_has_its_share_and_latency(
     monkeypatch: pytest.MonkeyPatch, load: LoadPoint
 ) -> None:
-    whole = texts(monkeypatch, TextServer(), load)
-    short, long = whole.shapes["[64]"], whole.shapes["[256]"]
+    figures = texts(monkeypatch, TextServer(), load)
+    short, long = figures.shapes["[64]"], figures.shapes["[256]"]
     assert (short.load.level, long.load.level) == (0.7 * load.level, 0.3 * load.level)
     assert short.p99_latency_us == pytest.approx(4_000.0, rel=0.05)
     assert long.p50_latency_us == pytest.approx(50_000.0, rel=0.05)
-    assert whole.completed_count == short.completed_count + long.completed_count
-    assert long.completed_count / whole.completed_count == pytest.approx(0.3, abs=0.02)
-    assert whole.streams == {}
-    assert Measurement.from_json(whole.to_json()) == whole
+    assert figures.completed_count == short.completed_count + long.completed_count
+    assert long.completed_count / figures.completed_count == pytest.approx(0.3, abs=0.02)
+    assert figures.streams == {}
+    assert Measurement.from_json(figures.to_json()) == figures
 
 
 def test_shapes_of_one_of_several_streams_are_that_streams(monkeypatch: pytest.MonkeyPatch) -> None:
     halves = (replace(TEXTS, requests=replace(TEXTS.requests, share=0.5)), stream("other", 0.5))
-    whole = texts(monkeypatch, TextServer(), streams=halves)
-    assert whole.shapes == whole.streams["other"].shapes == {}
-    assert set(whole.streams["texts"].shapes) == {"[64]", "[256]"}
-    assert whole.streams["texts"].shapes["[256]"].due_per_s == pytest.approx(30.0, rel=0.05)
+    figures = texts(monkeypatch, TextServer(), streams=halves)
+    assert figures.shapes == figures.streams["other"].shapes == {}
+    assert set(figures.streams["texts"].shapes) == {"[64]", "[256]"}
+    assert figures.streams["texts"].shapes["[256]"].due_per_s == pytest.approx(30.0, rel=0.05)
 
 
 def test_refusals_count_for_their_shape(monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = texts(monkeypatch, TextServer(_64=Outcome.QUEUE_FULL))
-    assert set(whole.shapes) == {"[256]"}  # of the others none was answered
-    assert whole.shapes["[256]"].failed_count == 0
-    assert whole.rejected_count == pytest.approx(1400, abs=20)
+    figures = texts(monkeypatch, TextServer(_64=Outcome.QUEUE_FULL))
+    assert set(figures.shapes) == {"[256]"}  # of the others none was answered
+    assert figures.shapes["[256]"].failed_count == 0
+    assert figures.rejected_count == pytest.approx(1400, abs=20)
 
 
 def test_a_shape_that_the_model_never_answers_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    told = r"^of shape \[256\]: the model answered \d+ of \d+ requests with an error: too long"
-    with pytest.raises(ModelFailsError, match=told):
+    message = r"^of shape \[256\]: the model answered \d+ of \d+ requests with an error: too long"
+    with pytest.raises(ModelFailsError, match=message):
         texts(monkeypatch, TextServer(_256=Outcome.FAILED))

@@ -56,10 +56,10 @@ def exported(requests: list[tuple[int, list[int]]], inputs: object = None) -> st
 def test_requests_are_read_in_the_order_of_sending(tmp_path: Path) -> None:
     path = tmp_path / "export.json"
     path.write_text(exported([(300, [350]), (200, [210, 260]), (400, [410])]))
-    found = outputs.read_export(path)
-    assert found.sent_ns.tolist() == [200, 300, 400]
-    assert found.answered_ns.tolist() == [260, 350, 410]
-    assert found.end_ns == 900
+    requests = outputs.read_export(path)
+    assert requests.sent_ns.tolist() == [200, 300, 400]
+    assert requests.answered_ns.tolist() == [260, 350, 410]
+    assert requests.end_ns == 900
 
 
 def test_tensors_that_look_like_time_stamps_do_not_count(tmp_path: Path) -> None:
@@ -86,9 +86,9 @@ def test_an_export_is_complete_with_its_last_brace(tmp_path: Path) -> None:
 def test_a_report_is_read(tmp_path: Path) -> None:
     path = tmp_path / "report.csv"
     path.write_text(HEADER + ROW)
-    found = outputs.read_report(path)
-    assert (found["throughput_infer_per_s"], found["p99_latency_us"]) == (193.116, 14704.0)
-    client = (found["client_send_us"], found["client_recv_us"], found["network_us"])
+    report = outputs.read_report(path)
+    assert (report["throughput_infer_per_s"], report["p99_latency_us"]) == (193.116, 14704.0)
+    client = (report["client_send_us"], report["client_recv_us"], report["network_us"])
     assert client == (12.0, 2.0, 456.0)
 
 
@@ -127,8 +127,8 @@ def test_reason_is_read_from_the_output(text: str, expected: str) -> None:
 def test_error_of_the_model_stands_alone() -> None:
     said = "Failed to process the request(s) for model 'm_0_%d', message: AssertionError: no"
     lines = [f"Thread [{n}] had error: {said % n}" for n in range(2)]
-    told = answered_errors("\n".join([GAVE_UP.splitlines()[3], *lines]))
-    assert told == ["AssertionError: no"] * 2
+    errors = answered_errors("\n".join([GAVE_UP.splitlines()[3], *lines]))
+    assert errors == ["AssertionError: no"] * 2
     assert answered_errors(GAVE_UP) == ["negative input"] * 2
     assert answered_errors(SETTINGS) == []
 
@@ -145,10 +145,10 @@ def test_error_of_the_model_stands_alone() -> None:
         "failed to parse the request JSON buffer: The document is empty. at 0",
     ],
 )
-def test_what_a_lost_connection_says_is_no_answer_of_the_model(words: str) -> None:
+def test_error_of_a_lost_connection_is_no_answer_of_the_model(words: str) -> None:
     assert answered_errors(f"Thread [0] had error: {words}\n") == []
-    own = f"feature store: {words}"
-    assert answered_errors(f"Thread [0] had error: {own}\n") == [own]
+    model_error = f"feature store: {words}"
+    assert answered_errors(f"Thread [0] had error: {model_error}\n") == [model_error]
     assert answered_errors(f"Thread [0] had error: {words}\nThread [1] had error: no\n") == ["no"]
 
 

@@ -35,7 +35,7 @@ from tuner.modelconfig.message import parse
         (Answer({}, "exceeds maximum queue size", rejected=True), answer(1.0)),
     ],
 )
-def test_the_same_answers(one: Answer, other: Answer) -> None:
+def test_equal_answers_have_no_differences(one: Answer, other: Answer) -> None:
     assert compared(one, other) == []
 
 
@@ -55,8 +55,8 @@ def question(*shape: int) -> bytes:
 
 def varied(config: str, shape: tuple[int, ...], names: tuple[str, ...] | None) -> dict[str, Any]:
     read = service_pb2.ModelInferRequest.FromString
-    found = vary(question(*shape), parse(config), names)
-    return {how: read(request) for how, request in found}
+    variants = vary(question(*shape), parse(config), names)
+    return {how: read(request) for how, request in variants}
 
 
 TENSORS = """
@@ -66,12 +66,12 @@ output { name: "y" data_type: TYPE_FP32 dims: 1 } output { name: "z" data_type: 
 
 
 def test_a_request_is_varied_in_what_the_cache_ignores() -> None:
-    found = varied("max_batch_size: 4" + TENSORS % "-1", (1, 8), ("scale", "mode"))
-    assert [*found] == ["with other parameters", "for z alone", "in another shape"]
-    assert {*found["with other parameters"].parameters} == {"scale", "mode"}
-    assert [output.name for output in found["for z alone"].outputs] == ["z"]
-    assert [*found["in another shape"].inputs[0].shape] == [2, 4]
-    assert len({tuple(request.raw_input_contents) for request in found.values()}) == 1
+    variants = varied("max_batch_size: 4" + TENSORS % "-1", (1, 8), ("scale", "mode"))
+    assert [*variants] == ["with other parameters", "for z alone", "in another shape"]
+    assert {*variants["with other parameters"].parameters} == {"scale", "mode"}
+    assert [output.name for output in variants["for z alone"].outputs] == ["z"]
+    assert [*variants["in another shape"].inputs[0].shape] == [2, 4]
+    assert len({tuple(request.raw_input_contents) for request in variants.values()}) == 1
 
 
 @pytest.mark.parametrize(
@@ -90,9 +90,9 @@ def test_a_request_is_varied_in_what_the_cache_ignores() -> None:
 def test_other_shapes_are_those_that_the_config_allows(
     size: int, dims: str, shape: tuple[int, ...], new: list[int] | None
 ) -> None:
-    found = varied(f"max_batch_size: {size}" + TENSORS % dims, shape, ())
-    assert "with other parameters" not in found
-    request = found.get("in another shape")
+    variants = varied(f"max_batch_size: {size}" + TENSORS % dims, shape, ())
+    assert "with other parameters" not in variants
+    request = variants.get("in another shape")
     assert (None if request is None else [*request.inputs[0].shape]) == new
 
 
@@ -119,7 +119,7 @@ def _answered(datatype: str, *shape: int) -> bytes:
 
 
 @pytest.mark.parametrize(
-    ("config", "returned", "found"),
+    ("config", "returned", "expected"),
     [
         ("dims: [3]", ("FP32", 1, 3), []),
         ("dims: [3]", ("FP32", 4, 3), []),
@@ -130,11 +130,11 @@ def _answered(datatype: str, *shape: int) -> bytes:
     ],
 )
 def test_outputs_unlike_the_config_are_named(
-    config: str, returned: tuple[str, int], found: list[str]
+    config: str, returned: tuple[str, int], expected: list[str]
 ) -> None:
     output = f'output {{ name: "y" data_type: TYPE_FP32 {config} }}'
     answer = _answered(*returned)
-    assert unlike_config(answer, parse(f"max_batch_size: 8 {output}", "")) == found
+    assert unlike_config(answer, parse(f"max_batch_size: 8 {output}", "")) == expected
 
 
 def test_without_batching_the_first_dimension_is_one_of_the_config() -> None:

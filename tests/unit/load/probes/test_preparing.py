@@ -73,9 +73,9 @@ def sent_after_the_probes(model: FakeModel) -> Sequence[bytes]:
 
 def test_first_calls_use_as_many_of_the_last_inputs_as_fit_in_order() -> None:
     model = FakeModel()
-    found = ask_in_order(model, REQUESTS, size=200 * len(ANSWER))
-    assert (found.sent, found.of, found.short) == (int(MARGIN * 200) + 1, 1000, False)
-    assert sent_after_the_probes(model) == REQUESTS[-found.sent :]
+    filling = ask_in_order(model, REQUESTS, size=200 * len(ANSWER))
+    assert (filling.sent, filling.of, filling.short) == (int(MARGIN * 200) + 1, 1000, False)
+    assert sent_after_the_probes(model) == REQUESTS[-filling.sent :]
 
 
 @pytest.mark.parametrize("size", [None, 1 << 40])
@@ -93,8 +93,8 @@ def test_slow_model_gets_first_calls_while_time_is_left(
     moments = iter([0.0, 6.4, 20.0])
     monkeypatch.setattr(preparing.time, "monotonic", lambda: next(moments))
     model = FakeModel()
-    found = ask_in_order(model, REQUESTS, size=None)
-    assert found == Filling(sent=100, of=1000, seconds=20.0, short=True)
+    filling = ask_in_order(model, REQUESTS, size=None)
+    assert filling == Filling(sent=100, of=1000, seconds=20.0, short=True)
 
 
 @pytest.mark.parametrize("code", [grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED])
@@ -111,7 +111,7 @@ def test_a_server_that_is_gone_is_no_empty_cache(code: grpc.StatusCode) -> None:
         FakeRpcError(grpc.StatusCode.INVALID_ARGUMENT, "wrong shape"),
     ],
 )
-def test_what_the_model_refuses_is_passed_over(error: FakeRpcError) -> None:
+def test_inputs_that_the_model_refuses_do_not_end_filling(error: FakeRpcError) -> None:
     assert ask_in_order(FakeModel(error), REQUESTS, size=1000).sent == 1000
 
 
@@ -119,7 +119,7 @@ def test_without_repeated_inputs_nothing_is_probed(tmp_path: Path) -> None:
     """No channel is opened either, which this test could not."""
     inputs = DrawnInputs(RandomInputs(kind="random"), [TensorShape("x", "FP32", (4,))])
     nowhere = LoadTarget("m", Endpoints("nowhere:1", "nowhere:2", None))
-    found = fill(
+    filling = fill(
         Stream("m", nowhere, FORM, (ShapedInputs(inputs),), StreamRequests("m")), seed=1, size=1000
     )
-    assert (found.sent, found.of) == (0, 0)
+    assert (filling.sent, filling.of) == (0, 0)

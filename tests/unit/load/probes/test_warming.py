@@ -60,7 +60,7 @@ class FakeModel:
     def __init__(self, slow: dict[int, float], usual_s: float = 0.004, instances: int = 1) -> None:
         self.slow, self.usual_s, self.instances = slow, usual_s, instances
         self.now_s = 0.0
-        self.asked: list[int] = []
+        self.sizes: list[int] = []
         self.calls: Counter[tuple[int, int]] = Counter()
         self.free_s = [0.0] * instances
 
@@ -73,8 +73,8 @@ class FakeModel:
     def future(self, question: bytes, timeout: float) -> Any:
         assert timeout > 0
         size = service_pb2.ModelInferRequest.FromString(question).inputs[0].shape[0]
-        one = len(self.asked) % self.instances
-        self.asked.append(size)
+        one = len(self.sizes) % self.instances
+        self.sizes.append(size)
         self.calls[one, size] += 1
         took_s = self.slow.get(self.calls[one, size], self.usual_s)
         self.free_s[one] = max(self.free_s[one], self.now_s) + took_s
@@ -115,26 +115,26 @@ def ask(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 @pytest.mark.parametrize("instances", [1, 2])
 def test_size_with_a_slow_second_call_is_repeated_until_fast(ask: Any, instances: int) -> None:
     model = FakeModel({2: 0.7}, instances=instances)
-    found = ask(model, 16)
+    first_calls = ask(model, 16)
     timed = {n: 6 for n in (1, 2, 4, 8, 16) if instances > 1}  # alone, and beside each other
-    assert Counter(model.asked) == {n: 4 * instances + timed.get(n, 0) for n in range(1, 17)}
-    assert sorted(found.slow_sizes) == [*range(1, 17)]
-    assert found.slow_sizes[1].longest_s == pytest.approx(0.7, abs=0.05)
-    assert not found.skipped
+    assert Counter(model.sizes) == {n: 4 * instances + timed.get(n, 0) for n in range(1, 17)}
+    assert sorted(first_calls.slow_sizes) == [*range(1, 17)]
+    assert first_calls.slow_sizes[1].longest_s == pytest.approx(0.7, abs=0.05)
+    assert not first_calls.remarks
 
 
 def test_fast_model_gets_two_first_calls_per_size(ask: Any) -> None:
     model = FakeModel({})
-    found = ask(model, 16)
-    assert (found.slow, found.skipped) == (None, "")
-    assert Counter(model.asked) == dict.fromkeys(range(1, 17), 2)
+    first_calls = ask(model, 16)
+    assert (first_calls.slow, first_calls.remarks) == (None, ())
+    assert Counter(model.sizes) == dict.fromkeys(range(1, 17), 2)
     assert model.now_s == pytest.approx(32 * 0.004)
 
 
 def test_sizes_without_time_are_reported_and_come_after_the_doubled_sizes(ask: Any) -> None:
     model = FakeModel({}, usual_s=0.5)
     few = ask(model, 8)
-    assert model.asked == [1, 1, 2, 2, 4, 4, 8, 8, 3, 3, 5, 5]
+    assert model.sizes == [1, 1, 2, 2, 4, 4, 8, 8, 3, 3, 5, 5]
     assert (few.slow, sorted(few.left)) == (None, [6, 7])
     some = ask(FakeModel({1: 9.0}), 4, patience_s=20.0)
     assert [(n, round(calls.longest_s)) for n, calls in some.slow_sizes.items()] == [(1, 9), (2, 9)]
@@ -143,6 +143,6 @@ def test_sizes_without_time_are_reported_and_come_after_the_doubled_sizes(ask: A
 
 def test_large_requests_are_left_to_the_load_and_never_built(ask: Any) -> None:
     model = FakeModel({})
-    found = ask(model, 32, width=1 << 21)
-    assert {*model.asked} == {1, 2, 4, 3, 5, 6, 7}
-    assert sorted(found.left) == [*range(8, 17), 32]
+    first_calls = ask(model, 32, width=1 << 21)
+    assert {*model.sizes} == {1, 2, 4, 3, 5, 6, 7}
+    assert sorted(first_calls.left) == [*range(8, 17), 32]

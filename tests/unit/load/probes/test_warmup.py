@@ -17,40 +17,42 @@ from tuner.modelconfig.message import parse
 from tuner.server.server import Endpoints
 from tuner.spec.workload import RandomInputs
 
-FOUND = WarmUp("m", (1, 2), "model_warmup [\n]\n", 0.72, 0.005, 1.3, 0.006, 5.1)
+WARM_UP = WarmUp("m", (1, 2), "model_warmup [\n]\n", 0.72, 0.005, 1.3, 0.006, 5.1)
 
 
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
 def test_a_config_gets_it_as_a_comment_that_means_it_without_its_marks(end: str) -> None:
     text = f'name: "m"{end}max_batch_size: 4{end}'
-    found = propose(text, FOUND)
-    assert found.startswith(text)
-    assert parse(found) == parse(text)
-    assert found.replace("\r\n", "").count("\n") == (0 if end == "\r\n" else found.count("\n"))
-    added = found.removeprefix(text).splitlines()
+    proposed = propose(text, WARM_UP)
+    assert proposed.startswith(text)
+    assert parse(proposed) == parse(text)
+    assert proposed.replace("\r\n", "").count("\n") == (
+        0 if end == "\r\n" else proposed.count("\n")
+    )
+    added = proposed.removeprefix(text).splitlines()
     above = [line.removeprefix("# ") for line in added[:-2]]
-    assert " ".join(above).startswith(f"tune: {FOUND.sentence} ")
+    assert " ".join(above).startswith(f"tune: {WARM_UP.sentence} ")
     assert max(map(len, added)) < 100
-    assert "\n".join(line.removeprefix("# ") for line in added[-2:]) + "\n" == FOUND.block
+    assert "\n".join(line.removeprefix("# ") for line in added[-2:]) + "\n" == WARM_UP.block
 
 
 def test_a_last_line_without_an_end_stays_a_line() -> None:
-    assert propose('name: "m"', FOUND).splitlines()[0] == 'name: "m"'
+    assert propose('name: "m"', WARM_UP).splitlines()[0] == 'name: "m"'
 
 
 @pytest.mark.parametrize(
-    ("text", "found"),
+    ("text", "warm_up"),
     [
-        ("# model_warmup [", FOUND),
-        ("model_warmup [ ]", FOUND),
-        ("", replace(FOUND, first_warm_s=0.7)),
-        ("", replace(FOUND, first_warm_s=None, refused="bad")),
+        ("# model_warmup [", WARM_UP),
+        ("model_warmup [ ]", WARM_UP),
+        ("", replace(WARM_UP, first_warm_s=0.7)),
+        ("", replace(WARM_UP, first_warm_s=None, refused="bad")),
     ],
 )
 def test_a_config_that_has_one_and_one_that_does_not_help_stay_as_they_are(
-    text: str, found: WarmUp
+    text: str, warm_up: WarmUp
 ) -> None:
-    assert propose(text, found) == text
+    assert propose(text, warm_up) == text
 
 
 def test_each_size_of_each_shape_has_a_separate_sample(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ RATE = 200.0
 SEEDED: dict[str, Callable[[int], Times]] = {
     "poisson": lambda seed: arrivals.poisson(RATE, SPANS, seed),
     "bursts": lambda seed: arrivals.bursts(RATE, SPANS, seed, BURSTS),
+    "constant": lambda seed: arrivals.constant(RATE, SPANS, seed),
     "trace": lambda seed: arrivals.trace(GAPS, RATE, SPANS, seed),
     "step": lambda seed: arrivals.steps(RATE, SPANS, seed),
 }
@@ -32,7 +33,7 @@ def test_times_ascend_and_repeat_with_the_seed(kind: str) -> None:
     assert not np.array_equal(times, SEEDED[kind](8))
 
 
-@pytest.mark.parametrize("kind", ["poisson", "bursts"])
+@pytest.mark.parametrize("kind", ["poisson", "constant", "bursts"])
 @pytest.mark.parametrize("seed", range(5))
 def test_every_span_has_exactly_the_requested_rate(kind: str, seed: int) -> None:
     times = SEEDED[kind](seed)
@@ -56,6 +57,12 @@ def test_steps_offer_each_span_exactly_its_share_of_the_capacity(seed: int) -> N
     assert counts.tolist() == [80, 720, 400]  # 80 %, 120 % and 80 % of 200/s
 
 
+def test_constant_gaps_are_equal_across_spans() -> None:
+    times = arrivals.constant(30.1, SPANS, seed=3)
+    assert np.diff(times) == pytest.approx(1 / 30.1)
+    assert times[-1] < sum(SPANS) <= times[-1] + 1 / 30.1 + 1e-9
+
+
 def test_steps_are_poisson_inside_a_span() -> None:
     times = arrivals.steps(1000.0, (1.0, 20.0, 1.0), seed=1)
     gaps = np.diff(times[(times >= 1.0) & (times < 21.0)])
@@ -67,8 +74,8 @@ def test_a_trace_keeps_its_shape_and_gets_the_mean_rate() -> None:
     times = arrivals.trace(gaps, 100.0, (10.0,), seed=0)
     assert times.size == 1000
     assert times[-1] == pytest.approx(10.0)
-    found = np.diff(times)
-    assert found.max() / found.min() == pytest.approx(3.0)
+    gaps_s = np.diff(times)
+    assert gaps_s.max() / gaps_s.min() == pytest.approx(3.0)
 
 
 def test_poisson_gaps_are_exponential() -> None:
@@ -101,14 +108,15 @@ def test_bursts_have_the_requested_ratio_and_share(ratio: float, share: float) -
     ("kind", "shape"),
     [
         (Arrivals.POISSON, None),
+        (Arrivals.CONSTANT, None),
         (Arrivals.BURSTS, BURSTS),
         (Arrivals.TRACE, GAPS),
         (Arrivals.STEP, None),
     ],
 )
 def test_a_load_point_has_its_arrivals(kind: Arrivals, shape: Shape | None) -> None:
-    found = arrivals.arrivals_of(LoadPoint(kind, RATE), SPANS, 7, shape)
-    assert np.array_equal(found, SEEDED[kind.value](7))
+    times_s = arrivals.arrivals_of(LoadPoint(kind, RATE), SPANS, 7, shape)
+    assert np.array_equal(times_s, SEEDED[kind.value](7))
 
 
 @pytest.mark.parametrize("kind", [Arrivals.CLOSED, Arrivals.TRACE, Arrivals.BURSTS])
@@ -117,7 +125,7 @@ def test_a_load_point_without_arrivals(kind: Arrivals) -> None:
         arrivals.arrivals_of(LoadPoint(kind, RATE), SPANS, 7)
 
 
-@pytest.mark.parametrize("made", [arrivals.poisson, arrivals.steps])
+@pytest.mark.parametrize("made", [arrivals.poisson, arrivals.constant, arrivals.steps])
 def test_there_is_always_an_arrival(made: Callable[..., Times]) -> None:
     assert made(0.01, (0.1, 1.0, 0.1), seed=0).size == 1
 

@@ -67,13 +67,26 @@ def test_a_request_may_lack_an_optional_input(tmp_path: Path) -> None:
         build(path, replace(both, batched=True, batch_size=2), 1)
 
 
+def test_a_shape_tensor_has_no_batch_and_is_the_same_for_all_rows(tmp_path: Path) -> None:
+    both = RequestForm(
+        "m", {"x": "FP32", "size": "INT32"}, True, 2, shape_tensors=frozenset({"size"})
+    )
+    sizes = (TensorShape("size", "INT32", (2,)),)
+    rows = ({"x": [1, 2], "size": [7, 9]}, {"x": [3, 4], "size": [7, 9]})
+    (request, _) = build(inferences(tmp_path, *rows, more=sizes), both, 2)
+    assert {t.name: list(t.shape) for t in parsed(request).inputs} == {"x": [2, 2], "size": [2]}
+    rows[1]["size"] = [8, 9]
+    with pytest.raises(LoadFailedError, match="shape tensor size: values differ"):
+        build(inferences(tmp_path, *rows, more=sizes), both, 2)
+
+
 @pytest.mark.parametrize("given", [[1, 2], {"content": [1, 2]}, {"content": [[1], [2]]}], ids=str)
 def test_values_are_turned_into_the_datatype(tmp_path: Path, given: Any) -> None:
     (request,) = build(inferences(tmp_path, {"x": given}, datatype="INT16"), form("INT16"), 10)
     assert values(request, "i2") == [1, 2]
 
 
-def test_strings(tmp_path: Path) -> None:
+def test_strings_arrive_as_they_were_sent(tmp_path: Path) -> None:
     (request,) = build(inferences(tmp_path, {"x": ["a", "bé"]}, datatype="BYTES"), form("BYTES"), 1)
     contents = deserialize_bytes_tensor(parsed(request).raw_input_contents[0])
     assert [text.decode() for text in contents] == ["a", "bé"]
@@ -116,13 +129,13 @@ def test_a_priority_goes_with_every_request_and_none_is_left_to_the_model(
     tmp_path: Path, priority: int
 ) -> None:
     path = inferences(tmp_path, {"x": [1, 2]})
-    asked = replace(form(), priority=priority)
-    (request,) = build(path, asked, 1)
+    request_form = replace(form(), priority=priority)
+    (request,) = build(path, request_form, 1)
     sent = {name: value.uint64_param for name, value in parsed(request).parameters.items()}
-    (over_http,) = build(path, asked, 1, Protocol.HTTP, ["Host: h:1"])
+    (over_http,) = build(path, request_form, 1, Protocol.HTTP, ["Host: h:1"])
     head, _, body = over_http.partition(b"\r\n\r\n")
     size = int(re.search(rb"Inference-Header-Content-Length: (\d+)", head)[1])  # type: ignore[index]
-    told = json.loads(body[:size])["parameters"]
+    parameters = json.loads(body[:size])["parameters"]
     expected = {"priority": priority} if priority else {}
     assert sent == expected
-    assert told == {"binary_data_output": True, **expected}
+    assert parameters == {"binary_data_output": True, **expected}

@@ -36,8 +36,8 @@ def contents(inferences: Sequence[Tensors]) -> list[bytes]:
 
 def test_unique_inputs_are_different_and_used_in_turn(tmp_path: Path) -> None:
     file = DrawnInputs(random(unique=50), [X]).of_run(seed=1, count=9999)
-    found = contents(file.inferences)
-    assert len(found) == len(set(found)) == 50
+    drawn = contents(file.inferences)
+    assert len(drawn) == len(set(drawn)) == 50
     assert file.sampled_count is None
     assert file.warnings == ()
 
@@ -75,11 +75,11 @@ def test_a_share_of_the_requests_are_duplicates(tmp_path: Path, share: str) -> N
     spec = random(repeat={"kind": "duplicates", "share": share})
     files = DrawnInputs(spec, [X])
     file = files.of_run(seed=1, count=6000)
-    found = contents(file.inferences)
-    assert file.sampled_count == len(found)
+    drawn = contents(file.inferences)
+    assert file.sampled_count == len(drawn)
     seen: set[str] = set()
     repeated = []
-    for content in found:
+    for content in drawn:
         repeated.append(content in seen)
         seen.add(content)
     for part in np.array_split(repeated, 3):  # from the beginning, not only in the long run
@@ -96,10 +96,10 @@ def test_a_log_is_replayed_in_order_from_a_place_of_the_seed(tmp_path: Path) -> 
     numbers = contents(files.first(4))
     starts = set()
     for seed in range(20):
-        found = [numbers.index(c) for c in contents(files.of_run(seed, count=50).inferences)]
-        assert len(found) >= 50
-        start = next(s for s in range(7) if (log * 2)[s : s + 7] == found[:7])
-        assert found == [log[(start + k) % 7] for k in range(len(found))]
+        drawn = [numbers.index(c) for c in contents(files.of_run(seed, count=50).inferences)]
+        assert len(drawn) >= 50
+        start = next(s for s in range(7) if (log * 2)[s : s + 7] == drawn[:7])
+        assert drawn == [log[(start + k) % 7] for k in range(len(drawn))]
         starts.add(start)
     assert len(starts) > 3
     assert [numbers.index(c) for c in contents(files.remembered(seed=1))] == [1, 3, 2, 0]
@@ -112,8 +112,8 @@ def test_a_log_may_ask_for_the_inputs_of_a_file(tmp_path: Path) -> None:
     spec = FileInputs.model_validate(
         {**fields, "repeat": {"kind": "log", "file": tmp_path / "log"}}
     )
-    found = numbers(DrawnInputs(spec, [ONE]).of_run(1, 300).inferences)
-    assert found.count(11) == pytest.approx(2 * found.count(10), abs=2)
+    drawn = numbers(DrawnInputs(spec, [ONE]).of_run(1, 300).inferences)
+    assert drawn.count(11) == pytest.approx(2 * drawn.count(10), abs=2)
 
 
 @pytest.mark.parametrize(
@@ -212,9 +212,9 @@ def test_a_file_can_be_sampled(tmp_path: Path) -> None:
     spec = FileInputs.model_validate(
         {"kind": "file", "file": str(path), "repeat": {"kind": "uniform"}}
     )
-    found = numbers(DrawnInputs(spec, [ONE]).of_run(1, 3000).inferences)
-    assert set(found) == {1, 2, 3}
-    assert found.count(1) == pytest.approx(len(found) / 3, rel=0.1)
+    drawn = numbers(DrawnInputs(spec, [ONE]).of_run(1, 3000).inferences)
+    assert set(drawn) == {1, 2, 3}
+    assert drawn.count(1) == pytest.approx(len(drawn) / 3, rel=0.1)
 
 
 @pytest.mark.parametrize(
@@ -240,9 +240,9 @@ NUMBERS += [f"{sign}INT{bits}" for sign in ("", "U") for bits in (8, 16, 32, 64)
 @pytest.mark.parametrize("datatype", [*NUMBERS, "BYTES"])
 def test_every_datatype_has_random_contents_of_its_size(datatype: str) -> None:
     tensor = TensorShape("x", datatype, (2, 8))
-    found = random_contents(tensor, 3, np.random.default_rng(1), (0, 100), string_length=5)
-    assert len(set(found)) == 3
-    assert {len(content) for content in found} == {content_bytes(tensor, string_length=5)}
+    contents_ = random_contents(tensor, 3, np.random.default_rng(1), (0, 100), string_length=5)
+    assert len(set(contents_)) == 3
+    assert {len(content) for content in contents_} == {content_bytes(tensor, string_length=5)}
 
 
 def test_integers_stay_within_their_range_and_their_type() -> None:

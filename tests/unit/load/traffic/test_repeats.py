@@ -10,22 +10,22 @@ from tuner.load.traffic import repeats
 
 def lru_after(order: repeats.Order, capacity: int) -> list[int]:
     """What an LRU cache holds after an order of requests, the least recent first."""
-    held: OrderedDict[int, None] = OrderedDict()
+    cache: OrderedDict[int, None] = OrderedDict()
     for item in order.tolist():
-        held.pop(item, None)
-        held[item] = None
-        if len(held) > capacity:
-            held.popitem(last=False)
-    return list(held)
+        cache.pop(item, None)
+        cache[item] = None
+        if len(cache) > capacity:
+            cache.popitem(last=False)
+    return list(cache)
 
 
 @pytest.mark.parametrize("exponent", [0.0, 0.9, 2.0])
 def test_samples_follow_the_distribution(exponent: float) -> None:
     probabilities = repeats.popularity(5, exponent)
-    found = np.bincount(repeats.sample(probabilities, 50_000, seed=1), minlength=5) / 50_000
+    shares = np.bincount(repeats.sample(probabilities, 50_000, seed=1), minlength=5) / 50_000
     weights = np.arange(1, 6) ** -exponent
     assert probabilities == pytest.approx(weights / weights.sum())
-    assert found == pytest.approx(probabilities, abs=0.01)
+    assert shares == pytest.approx(probabilities, abs=0.01)
 
 
 @pytest.mark.parametrize("share", [0.0, 0.3, 0.99])
@@ -52,9 +52,7 @@ def test_a_repeat_may_be_of_any_request_before_it() -> None:
 
 @pytest.mark.parametrize("capacity", [1, 10, 60, 200])
 @pytest.mark.parametrize("exponent", [0.0, 1.0])
-def test_what_is_remembered_of_draws_is_what_an_lru_cache_holds(
-    capacity: int, exponent: float
-) -> None:
+def test_recency_of_draws_is_the_content_of_an_lru_cache(capacity: int, exponent: float) -> None:
     """The same share of the traffic is in it, whether it saw all draws or only each input once."""
     probabilities = repeats.popularity(200, exponent)
     ends, shortcuts = [], []
@@ -68,7 +66,7 @@ def test_what_is_remembered_of_draws_is_what_an_lru_cache_holds(
 
 
 @pytest.mark.parametrize("capacity", [1, 3, 7, 30])
-def test_what_is_remembered_of_a_log_is_exactly_what_an_lru_cache_holds(capacity: int) -> None:
+def test_recency_of_a_log_is_exactly_the_content_of_an_lru_cache(capacity: int) -> None:
     log = repeats.sample(repeats.popularity(30, 0.5), 500, seed=3)
     assert lru_after(repeats.recency_of_log(log), capacity) == lru_after(log, capacity)
 
@@ -94,11 +92,13 @@ def test_known_values_for_5000_inputs(exponent: float, capacity: int, published:
 
 @pytest.mark.parametrize("exponent", [0.3, 0.9, 1.4])
 @pytest.mark.parametrize("capacity", [5, 60, 250])
-def test_it_is_what_an_lru_cache_does(exponent: float, capacity: int) -> None:
+def test_hit_rate_is_that_of_an_lru_cache(exponent: float, capacity: int) -> None:
     """The probability of what the cache holds is that of a hit; the mean over many draws."""
     probabilities = repeats.popularity(300, exponent)
-    held = [
+    hit_rates = [
         probabilities[repeats.recency_of_draws(probabilities, seed)[-capacity:]].sum()
         for seed in range(300)
     ]
-    assert repeats.lru_hit_rate(probabilities, capacity) == pytest.approx(np.mean(held), abs=0.015)
+    assert repeats.lru_hit_rate(probabilities, capacity) == pytest.approx(
+        np.mean(hit_rates), abs=0.015
+    )

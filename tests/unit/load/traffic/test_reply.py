@@ -48,13 +48,13 @@ class Answered:
 def test_an_answer_that_cannot_be_read_is_an_answer_with_an_error(kind: str) -> None:
     with pytest.raises(UnreadableAnswerError):
         outputs_in(ODD[kind])
-    found = _answer(Answered(ODD[kind]))
-    assert found.error.startswith("the answer cannot be read: ")
-    assert "\n" not in found.error
+    reply = _answer(Answered(ODD[kind]))
+    assert reply.error.startswith("the answer cannot be read: ")
+    assert "\n" not in reply.error
     assert counted_in(ODD[kind], "y") is None
 
 
-def test_what_can_be_read_is_read() -> None:
+def test_readable_outputs_are_read_with_their_values() -> None:
     raw = answer("INT32", [1, 2], np.array([7, 8], "<i4").tobytes())
     assert outputs_in(raw)["y"].tolist() == [[7, 8]]
     assert counted_in(answer("INT32", [1], np.array([7], "<i4").tobytes()), "y") == 7.0

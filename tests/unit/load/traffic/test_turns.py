@@ -16,8 +16,8 @@ def test_each_span_of_a_run_has_the_shares_to_one_request(shares: list[float], s
     counts = [30, 459, 77]
     spans = np.split(by_chance(shares, counts, seed), np.cumsum(counts)[:-1])
     for span, count in zip(spans, counts, strict=True):
-        found = np.bincount(span, minlength=len(shares))
-        assert found.tolist() == pytest.approx([count * share for share in shares], abs=1.0)
+        per_stream = np.bincount(span, minlength=len(shares))
+        assert per_stream.tolist() == pytest.approx([count * share for share in shares], abs=1.0)
 
 
 def test_a_seed_gives_the_same_order_and_nearly_the_same_at_a_higher_level() -> None:

@@ -62,7 +62,7 @@ def test_the_heavier_the_overload_the_sooner() -> None:
     assert ends == sorted(ends, key=lambda end: -(end or 0.0))
 
 
-def test_what_waits_since_before_the_window_counts() -> None:
+def test_requests_waiting_since_the_warm_up_count_as_late() -> None:
     """After the warm-up 50 requests are behind, more than the window may have late."""
     end = ends_at(RATE * 0.9)
     assert end is not None
@@ -84,9 +84,7 @@ def test_few_answers_are_waited_for_since_their_rate_counts_too() -> None:
         (RATE / 3, replace(WINDOW, ends_early=EarlyEnd.NEVER)),
     ],
 )
-def test_what_may_still_pass_or_is_to_be_measured_in_full_is_not_given_up(
-    capacity: float, window: Window
-) -> None:
+def test_load_that_may_still_pass_is_not_ended_early(capacity: float, window: Window) -> None:
     assert ends_at(capacity, window) is None
 
 
@@ -107,11 +105,11 @@ def test_immediate_stop_interrupts_a_query_of_the_server() -> None:
 
 def test_a_window_is_cut_so_that_what_has_no_answer_by_the_stop_is_late() -> None:
     begun_ns = 10**18
-    found = truncate(WINDOW, begun_ns, begun_ns + 1_700_000_000)
-    assert found.duration_s == pytest.approx(1.2 - BOUND.within_s)
+    window = truncate(WINDOW, begun_ns, begun_ns + 1_700_000_000)
+    assert window.duration_s == pytest.approx(1.2 - BOUND.within_s)
     patient = replace(WINDOW, bounds=(BOUND, latency_slo(share=0.5, within_s=0.2)))
-    found = truncate(patient, begun_ns, begun_ns + 1_700_000_000)
-    assert found.duration_s == pytest.approx(1.0)
+    window = truncate(patient, begun_ns, begun_ns + 1_700_000_000)
+    assert window.duration_s == pytest.approx(1.0)
     assert truncate(WINDOW, begun_ns, begun_ns + 9_000_000_000) == WINDOW
 
 

@@ -56,9 +56,9 @@ def read(
 ) -> GpuClocks | None:
     monkeypatch.setitem(sys.modules, "pynvml", nvml)  # None: cannot be imported
     with gpu_clocks(gpus) as clocks:
-        found = clocks()
+        reading = clocks()
     assert nvml is None or nvml.open == 0
-    return found
+    return reading
 
 
 def test_the_slowest_working_card_counts(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -75,15 +75,17 @@ def test_only_the_cards_of_the_server_count(monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.mark.parametrize("reason", [SLOWDOWN, HOT, HOT | POWER_CAP, 0x40, 0x80])
 def test_heat_and_faults_hold_clocks_down(monkeypatch: pytest.MonkeyPatch, reason: int) -> None:
-    found = read(monkeypatch, FakeNvml([(1980, 0), (1200, reason)]))
-    assert found == GpuClocks(1200.0, throttled=True)
+    clocks = read(monkeypatch, FakeNvml([(1980, 0), (1200, reason)]))
+    assert clocks == GpuClocks(1200.0, throttled=True)
 
 
 @pytest.mark.parametrize(
     "nvml",
     [None, FakeNvml([], driver=False), FakeNvml([]), FakeNvml([None]), FakeNvml([(345, IDLE)])],
 )
-def test_nothing_to_read_is_none(monkeypatch: pytest.MonkeyPatch, nvml: FakeNvml | None) -> None:
+def test_clocks_without_a_driver_or_gpu_are_none(
+    monkeypatch: pytest.MonkeyPatch, nvml: FakeNvml | None
+) -> None:
     assert read(monkeypatch, nvml) is None
 
 

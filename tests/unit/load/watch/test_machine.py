@@ -44,17 +44,18 @@ class FakeMachine:
             STUB: (SERVER, Times(10.0, 1.0, 0.0, 0.0)),
             SHELL: (1, Times(50.0, 50.0, 0.0, 0.0)),
         }
-        self.asked: list[int] = []
+        self.pids: list[int] = []
 
     def process(self, pid: int = ROOT) -> SimpleNamespace:
         def parent() -> int:
-            self.asked.append(pid)
+            self.pids.append(pid)
             return self._row(pid)[0]
 
         return SimpleNamespace(
             ppid=parent,
             name=lambda: "tritonserver" if pid == SERVER else "python",
             cpu_times=lambda: self._row(pid)[1],
+            num_threads=lambda: self._row(pid)[0] // 50,
             memory_info=lambda: SimpleNamespace(rss=1000 * self._row(pid)[0], shared=pid),
         )
 
@@ -87,11 +88,11 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> FakeMachine:
 
 @pytest.mark.usefixtures("fake")
 def test_cpu_time_covers_the_process_tree_with_ended_processes() -> None:
-    found = read_machine(TunerProcesses())
-    assert found.ours_s == 24.0 + 7.0 + 11.0
-    assert found.processes_s == 160.0  # no interrupts
-    assert (found.total_s, found.idle_s, found.stolen_s) == (400.0, 220.0, 10.0)
-    assert found.load_1m == 1.25
+    reading_ = read_machine(TunerProcesses())
+    assert reading_.ours_s == 24.0 + 7.0 + 11.0
+    assert reading_.processes_s == 160.0  # no interrupts
+    assert (reading_.total_s, reading_.idle_s, reading_.stolen_s) == (400.0, 220.0, 10.0)
+    assert reading_.load_1m == 1.25
 
 
 @pytest.mark.usefixtures("fake")
@@ -102,16 +103,24 @@ def test_memory_is_that_of_the_server_and_its_children_without_what_they_share()
     assert ours.server_bytes() == 1000 * (ROOT + SERVER) - (SERVER + STUB)
 
 
+@pytest.mark.usefixtures("fake")
+def test_threads_are_those_of_the_server_and_its_children() -> None:
+    assert TunerProcesses().server_threads() is None
+    ours = TunerProcesses()
+    ours.cpu_s()
+    assert ours.server_threads() == (ROOT + SERVER) // 50
+
+
 def test_parents_are_read_of_new_processes_only(fake: FakeMachine) -> None:
     ours = TunerProcesses()
     ours.cpu_s()
-    fake.asked.clear()
+    fake.pids.clear()
     assert ours.cpu_s() == 42.0
-    assert fake.asked == []
+    assert fake.pids == []
     fake.table[300] = (SERVER, Times(1.0, 0.0, 0.0, 0.0))
     fake.table[301] = (SHELL, Times(5.0, 0.0, 0.0, 0.0))
     assert ours.cpu_s() == 43.0
-    assert sorted(fake.asked) == [300, 301]
+    assert sorted(fake.pids) == [300, 301]
 
 
 def test_a_process_that_ended_counts_no_more(fake: FakeMachine) -> None:
@@ -177,13 +186,13 @@ def reading(total: float, processes: float, ours: float | None = 0.0) -> Machine
 
 
 def test_shares_are_of_all_cores() -> None:
-    found = cpu_use(reading(100.0, 10.0, 5.0), reading(120.0, 20.0, 11.0))
-    assert list(found.values()) == pytest.approx([50.0, 20.0, 0.0])
+    shares = cpu_use(reading(100.0, 10.0, 5.0), reading(120.0, 20.0, 11.0))
+    assert list(shares.values()) == pytest.approx([50.0, 20.0, 0.0])
 
 
 def test_ticks_that_cross_are_no_negative_share() -> None:
-    found = cpu_use(reading(100.0, 10.0, 5.0), reading(101.0, 10.5, 5.6))
-    assert found["other_cpu_percent"] == 0.0
+    shares = cpu_use(reading(100.0, 10.0, 5.0), reading(101.0, 10.5, 5.6))
+    assert shares["other_cpu_percent"] == 0.0
 
 
 def test_no_time_passed_gives_nothing() -> None:
@@ -232,12 +241,12 @@ def measured(**host: Any) -> Measurement:
 def test_stalls_are_limited_by_the_late_share_of_the_slo_and_others_by_a_fixed_share(
     bound: Slo, host: dict[str, Any], said: list[str]
 ) -> None:
-    found = disturbances(measured(**host), bound)
-    assert len(found) == len(said)
-    assert all(words in sentence(d) for words, d in zip(said, found, strict=True))
+    reasons = disturbances(measured(**host), bound)
+    assert len(reasons) == len(said)
+    assert all(words in sentence(d) for words, d in zip(said, reasons, strict=True))
 
 
-def test_what_a_quota_costs_is_counted_from_one_reading_to_the_next() -> None:
+def test_throttling_by_a_quota_is_counted_between_two_readings() -> None:
     before, after = (
         replace(reading(100.0, 10.0), throttling=Throttling(*counted))
         for counted in ((100, 7, 1.5), (110, 17, 4.0))
@@ -253,7 +262,7 @@ def test_gpu_heated_by_the_measured_load_is_reported_but_no_disturbance() -> Non
     assert {"clock_mhz": 1200.0} in [warning.facts for warning in warnings_about(hot)]
 
 
-def test_what_the_server_could_not_have_is_one_number_for_both() -> None:
+def test_taken_cpu_adds_up_other_processes_and_stalls() -> None:
     assert taken_percent(measured(other_cpu_percent=13.0, stalled_percent=2.0)) == 15.0
     assert taken_percent(measured()) == 0.0
 
@@ -263,5 +272,5 @@ def test_load_on_other_cpus_is_ignored_where_the_server_has_separate_ones(
 ) -> None:
     each = [SimpleNamespace(user=10.0 * (cpu + 1), system=1.0, idle=5.0) for cpu in range(3)]
     monkeypatch.setattr(psutil, "cpu_times", lambda percpu=False: each if percpu else None)
-    found = read_machine(TunerProcesses(), cpus={0, 2})
-    assert (found.processes_s, found.idle_s, found.total_s) == (42.0, 10.0, 52.0)
+    reading_ = read_machine(TunerProcesses(), cpus={0, 2})
+    assert (reading_.processes_s, reading_.idle_s, reading_.total_s) == (42.0, 10.0, 52.0)

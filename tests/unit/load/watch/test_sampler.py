@@ -70,14 +70,18 @@ def sample(time_ns: int, counters: StatisticsSnapshot, seen: Metrics | None = No
 
 
 def test_statistics_are_differences_per_request() -> None:
-    found = statistics_between(BEFORE, AFTER)
-    assert found is not None
-    assert (found.success_count, found.fail_count, found.cache_hit_count) == (10, 1, 5)
-    assert found.queue_us == 5.0  # 50 us over 10 requests, hits included
-    assert found.compute_infer_us == 2.0  # 10 us over the 5 that were computed
-    assert found.batch_stats == ((2, 1, 100), (3, 1, 150))
-    assert found.mean_batch_size == 2.5
-    assert found.cache_hit_rate == 0.5
+    statistics = statistics_between(BEFORE, AFTER)
+    assert statistics is not None
+    assert (statistics.success_count, statistics.fail_count, statistics.cache_hit_count) == (
+        10,
+        1,
+        5,
+    )
+    assert statistics.queue_us == 5.0  # 50 us over 10 requests, hits included
+    assert statistics.compute_infer_us == 2.0  # 10 us over the 5 that were computed
+    assert statistics.batch_stats == ((2, 1, 100), (3, 1, 150))
+    assert statistics.mean_batch_size == 2.5
+    assert statistics.cache_hit_rate == 0.5
 
 
 def test_counters_that_were_reset_give_nothing() -> None:
@@ -85,9 +89,13 @@ def test_counters_that_were_reset_give_nothing() -> None:
 
 
 def test_nothing_happening_is_no_division_by_zero() -> None:
-    found = statistics_between(AFTER, AFTER)
-    assert found is not None
-    assert (found.queue_us, found.mean_batch_size, found.batch_stats) == (0.0, None, ())
+    statistics = statistics_between(AFTER, AFTER)
+    assert statistics is not None
+    assert (statistics.queue_us, statistics.mean_batch_size, statistics.batch_stats) == (
+        0.0,
+        None,
+        (),
+    )
 
 
 def test_host_use_adds_up_gpus_and_takes_peaks_of_the_fullest_one() -> None:
@@ -112,12 +120,12 @@ def test_host_use_adds_up_gpus_and_takes_peaks_of_the_fullest_one() -> None:
         sample(2, BEFORE, reading(300.0, 5.0)),
         sample(3, AFTER, reading(200.0, 3.0)),
     ]
-    found = host_use(samples, ["m"])
-    assert (found.gpus, found.gpu_memory_used_bytes) == (2, 300)
-    assert (found.gpu_utilization, found.gpu_power_w) == (0.5, 120.0)
-    assert found.pending_requests_max == 5.0
-    assert (found.cache_evictions, found.cache_entries, found.cache_utilization) == (20, 7, 0.25)
-    assert found.cpu_percent == 50.0
+    use = host_use(samples, ["m"])
+    assert (use.gpus, use.gpu_memory_used_bytes) == (2, 300)
+    assert (use.gpu_utilization, use.gpu_power_w) == (0.5, 120.0)
+    assert use.pending_requests_max == 5.0
+    assert (use.cache_evictions, use.cache_entries, use.cache_utilization) == (20, 7, 0.25)
+    assert use.cpu_percent == 50.0
     assert host_use(samples, ["other"]).pending_requests_max is None
 
 
@@ -136,10 +144,10 @@ def test_gpu_memory_that_the_metrics_lack_comes_from_the_driver(
     assert used == (7 if place is Place.HERE else None)
 
 
-def test_what_cannot_be_read_is_none() -> None:
+def test_unreadable_figures_are_none() -> None:
     samples = [sample(1, BEFORE), sample(2, AFTER)]
-    found = host_use(samples, ["m"])
-    assert (found.gpu_memory_used_bytes, found.cache_entries, found.cpu_percent) == (None, None, 50)
+    use = host_use(samples, ["m"])
+    assert (use.gpu_memory_used_bytes, use.cache_entries, use.cpu_percent) == (None, None, 50)
     assert host_use(samples[:1], ["m"]).cpu_percent is None
     assert server_statistics(samples[:1], ["m"]) == {}
 
@@ -150,12 +158,12 @@ def test_the_machine_is_split_into_ours_others_and_stolen() -> None:
         Sample(1, {"m": AFTER}, None, machine(1, ours=5.0)),
         Sample(2, {"m": AFTER}, None, machine(10, ours=6.0, load=2.5), shared_cores=2),
     ]
-    found = host_use(samples, ["m"])
-    assert found.cores == 2
+    use = host_use(samples, ["m"])
+    assert use.cores == 2
     # 20 CPU seconds passed: processes had 3 of them, 1 of these was ours
-    assert found.other_cpu_percent == pytest.approx(10.0)
-    assert found.stolen_cpu_percent == pytest.approx(5.0)
-    assert (found.load_1m, found.governor) == (2.5, "powersave")
+    assert use.other_cpu_percent == pytest.approx(10.0)
+    assert use.stolen_cpu_percent == pytest.approx(5.0)
+    assert (use.load_1m, use.governor) == (2.5, "powersave")
 
 
 def test_windows_exclude_stalls_where_they_are_many() -> None:
@@ -172,23 +180,23 @@ def test_windows_exclude_stalls_where_they_are_many() -> None:
     assert spells(long, window) == long
     assert spells(long, replace(window, quiet_only=False)) == ()
     assert spells([(10**9, 10**9 + 19_000_000)], window) == ()  # 0.24 % of 8 s
-    with pytest.raises(UndecidedError, match="stood still"):
+    with pytest.raises(UndecidedError, match="a stall of the machine"):
         spells(long, window, stopped_ns=5)
     assert host_use(samples, ["m"], Stalls(2, long)).stalled_percent == pytest.approx(0.75)
     assert host_use(samples, ["m"]).stalled_percent is None
 
 
 def test_others_are_unknown_where_the_server_is_not_our_child() -> None:
-    found = host_use([sample(0, BEFORE), sample(1, AFTER)], ["m"])
-    assert found.other_cpu_percent is None
-    assert found.stolen_cpu_percent == pytest.approx(5.0)
+    use = host_use([sample(0, BEFORE), sample(1, AFTER)], ["m"])
+    assert use.other_cpu_percent is None
+    assert use.stolen_cpu_percent == pytest.approx(5.0)
 
 
 def test_gpus_are_as_bad_as_the_worst_moment() -> None:
     clocks = [GpuClocks(1980.0, throttled=False), None, GpuClocks(1200.0, throttled=True)]
     samples = [Sample(i, {"m": BEFORE}, None, machine(i), c) for i, c in enumerate(clocks)]
-    found = host_use(samples, ["m"])
-    assert (found.gpu_clock_mhz, found.gpu_throttled) == (1200.0, True)
+    use = host_use(samples, ["m"])
+    assert (use.gpu_clock_mhz, use.gpu_throttled) == (1200.0, True)
     assert host_use(samples[:2], ["m"]).gpu_throttled is False
     assert host_use([sample(0, BEFORE), sample(1, AFTER)], ["m"]).gpu_throttled is None
 
@@ -217,10 +225,10 @@ def test_samples_nearest_to_the_window_are_used() -> None:
     with Sampler(snapshot, lambda: None, Place.HERE, period_s=0.001) as sampler:
         wait_until(lambda: len(taken) > 5)
     times = [sample.time_ns for sample in sampler.between(0, time.time_ns())]
-    found = sampler.between(times[1] + 1, times[4] - 1)
-    assert found[0].statistics["m"].success_count == 2
-    assert found[-1].statistics["m"].success_count == 5
-    statistics = server_statistics(found, ["m", "step"])
+    nearest = sampler.between(times[1] + 1, times[4] - 1)
+    assert nearest[0].statistics["m"].success_count == 2
+    assert nearest[-1].statistics["m"].success_count == 5
+    statistics = server_statistics(nearest, ["m", "step"])
     assert {label: s.success_count for label, s in statistics.items()} == {"m": 3, "step": 6}
 
 
@@ -241,8 +249,8 @@ def test_defect_of_the_sampler_ends_only_the_sampling_and_is_reported(
 
     with Sampler(lambda: {"m": BEFORE}, defect, Place.ELSEWHERE, period_s=0.001):
         wait_until(lambda: bool(caplog.messages))
-    (told,) = caplog.messages
-    assert "float infinity" in told
+    (message,) = caplog.messages
+    assert "float infinity" in message
 
 
 def test_the_thread_ends_with_the_context() -> None:

@@ -57,21 +57,21 @@ def test_a_window_is_lost_at_the_first_moment_that_is_certain_and_one_that_passe
     start_s, end_s = WINDOW.span_s
     planned = int(((due_s >= start_s) & (due_s < end_s)).sum())
     late_s, allowed = late_ones_s(due_s, takes_s), int((1.0 - BOUND.share) * planned)
-    found = lost_at_s(due_s, takes_s)
+    at_s = lost_at_s(due_s, takes_s)
     if late_s.size <= allowed:
-        assert found is None
+        assert at_s is None
     else:
-        assert found == pytest.approx(late_s[allowed] + KNOWN_AFTER_S, abs=0.0021)
+        assert at_s == pytest.approx(late_s[allowed] + KNOWN_AFTER_S, abs=0.0021)
 
 
 def test_a_request_without_an_answer_is_late_once_its_time_is_over() -> None:
     due_s, takes_s = drawn(0.0, seed=1)
     never_s = np.where(due_s > 3.0, np.inf, takes_s)
-    found = lost_at_s(due_s, never_s)
-    assert found == pytest.approx(late_ones_s(due_s, never_s)[3] + KNOWN_AFTER_S, abs=0.0021)
+    at_s = lost_at_s(due_s, never_s)
+    assert at_s == pytest.approx(late_ones_s(due_s, never_s)[3] + KNOWN_AFTER_S, abs=0.0021)
 
 
-def test_what_is_late_in_the_warm_up_or_was_refused_decides_nothing() -> None:
+def test_late_requests_of_the_warm_up_and_refused_ones_decide_nothing() -> None:
     due_s, takes_s = drawn(0.0, seed=1)
     assert lost_at_s(due_s, np.where(due_s < WINDOW.warmup_s, 0.9, takes_s)) is None
     refused_s = np.full(due_s.size, np.nan)
@@ -82,9 +82,9 @@ def test_late_requests_are_counted_for_each_bound_after_the_longest_wait() -> No
     due_s, takes_s = drawn(0.4, seed=1)
     lenient = latency_slo(share=0.5, within_s=0.300)
     both = replace(WINDOW, bounds=(BOUND, lenient))
-    found = lost_at_s(due_s, takes_s, both)
+    at_s = lost_at_s(due_s, takes_s, both)
     expected_s = late_ones_s(due_s, takes_s)[3] + lenient.within_s + 0.001
-    assert found == pytest.approx(expected_s, abs=0.0021)
+    assert at_s == pytest.approx(expected_s, abs=0.0021)
     assert lost_at_s(due_s, takes_s, replace(WINDOW, bounds=(lenient,))) is None
 
 
@@ -100,8 +100,10 @@ class EmulatedClient:
         at_s = self.now - 100.3
         if at_s < 0.0:
             return None
-        answered_s = {name: own + self.takes_s[name] for name, own in self.due_s.items()}
-        return at_s, {n: np.where(own <= at_s, own, np.inf) for n, own in answered_s.items()}
+        answered_s = {name: due_s + self.takes_s[name] for name, due_s in self.due_s.items()}
+        return at_s, {
+            n: np.where(done_s <= at_s, done_s, np.inf) for n, done_s in answered_s.items()
+        }
 
     def ended_at_s(self, window: Window) -> float | None:
         late = TooManyLate(self.due_s, window, self.progress, clock=lambda: self.now)
@@ -151,8 +153,8 @@ def test_stream_that_misses_its_slo_ends_the_load() -> None:
     (fast_s, takes_s), (slow_s, slowly_s) = drawn(0.0, seed=1), drawn(0.4, seed=2)
     due_s = {"fast": fast_s, "slow": slow_s, "": np.concatenate([fast_s, slow_s])}
     taken_s = {"fast": takes_s, "slow": slowly_s, "": np.concatenate([takes_s, slowly_s])}
-    own = replace(WINDOW, bounds=(replace(BOUND, stream="slow"),))
-    end_s = EmulatedClient(due_s, taken_s).ended_at_s(own)
+    window = replace(WINDOW, bounds=(replace(BOUND, stream="slow"),))
+    end_s = EmulatedClient(due_s, taken_s).ended_at_s(window)
     assert end_s is not None
     assert end_s < 2.5
     others = replace(WINDOW, bounds=(replace(BOUND, stream="fast"),))

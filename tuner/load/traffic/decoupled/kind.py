@@ -1,4 +1,4 @@
-"""Requests to decoupled models, which are answered any number of times."""
+"""Requests to decoupled models, which answer a request with any number of responses."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ import numpy as np
 
 from tuner.load.client.figures import Run, observe
 from tuner.load.client.job import Answers
-from tuner.load.latency import Observed, seconds_of
+from tuner.load.latency import Observed
+from tuner.load.quiet import seconds_of
 from tuner.load.setup import Stream
 from tuner.load.traffic.decoupled.responses import (
     SILENCE_S,
@@ -27,9 +28,9 @@ from tuner.spec.workload import StreamSpec, Workload
 
 
 class Decoupled(Traffic):
-    """See `Traffic`."""
+    """Requests to decoupled models; see `Traffic`."""
 
-    unlike_perf_analyzer = "perf_analyzer tells nothing of first responses, or of lost ones"
+    unlike_perf_analyzer = "perf_analyzer does not measure first responses, or report lost ones"
 
     @classmethod
     def in_spec(cls, _: Workload, stream: StreamSpec, configs: Mapping[str, ModelConfig]) -> bool:
@@ -50,9 +51,9 @@ class Decoupled(Traffic):
         return CallerJob(maker, facts, by_answer=True)
 
     def judged(self, run: Run, window: Window) -> Run:
-        """Each request is answered by its first response, or by its last.
+        """Takes each request's first or last response as its answer.
 
-        Only the latencies are those of this run.
+        Only the latencies come from the returned run.
         """
         first = [k for k, stream in enumerate(run.streams) if window.of(stream.name).until_first]
         if not first:
@@ -63,7 +64,7 @@ class Decoupled(Traffic):
     def figures(
         self, run: Run, number: int, window: Window, observed: Observed, measured: Figures
     ) -> Figures:
-        """Adds what requests got until the first response and the last."""
+        """Adds figures of the first and the last response."""
         if not run.streams[number].target.streamed:
             return measured
         plain = run.as_answered

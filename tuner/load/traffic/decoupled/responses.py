@@ -1,7 +1,7 @@
-"""What each request of a decoupled model was answered with, by the responses as they come in.
+"""The record of responses to each request of a decoupled model, as they arrive.
 
-Such a model answers a request as often as it likes, or not at all, and says when it is done: the
-final response, which may be empty. Pure: no clock, no connection.
+Such a model sends any number of responses to a request, or none, and marks the end with a final
+response, which may be empty. The record is pure: no clock, no connection.
 """
 
 from __future__ import annotations
@@ -13,14 +13,15 @@ import numpy as np
 import numpy.typing as npt
 
 from tuner.load.client.job import Answers, Outcome, refusal_in
-from tuner.load.latency import Observed, within
+from tuner.load.latency import Observed
+from tuner.load.quiet import within
 from tuner.measurement.responses import ResponseFigures, figures_of
 from tuner.reason import Reason, ReasonKind
 
-#: So long after its last response nothing more is expected, unless an SLO allows for more.
+#: Silence after the last response that means no more will come, unless an SLO allows for more.
 SILENCE_S = 5.0
 
-#: Instead of a number of responses, of a request that is answered once.
+#: In place of a number of responses, for a request to a model that is not decoupled.
 _ONCE = -1
 
 
@@ -29,10 +30,11 @@ class Response:
     """One response of the server.
 
     Attributes:
-        number: The request that it says it answers; None where none was asked.
-        final: The last one of its request.
-        empty: Without tensors.
-        error: The server's words.
+        number: Number of the request that it belongs to; None for an unknown id.
+        at_ns: When it arrived.
+        final: It is the last response to its request.
+        empty: It has no tensors.
+        error: The server's words; empty without an error.
     """
 
     number: int | None
@@ -44,7 +46,7 @@ class Response:
 
 @dataclass(frozen=True)
 class ResponseEnd:
-    """A request that is over."""
+    """The end of a request, with its outcome and the server's words."""
 
     number: int
     outcome: Outcome
@@ -52,18 +54,18 @@ class ResponseEnd:
 
 
 class ResponseRecord:
-    """Keeps the record of requests, which are numbered from 0 as they are sent."""
+    """Keeps the record of requests, which are numbered from 0 in the order of sending."""
 
     def __init__(self) -> None:
         self._first_ns: list[int] = []
         self._last_ns: list[int] = []
         self._counts: list[int] = []
         self._open: dict[int, None] = {}  # in the order of sending
-        self._failed: set[int] = set()  # which may yet be answered, to no avail
+        self._failed: set[int] = set()  # a later answer to one of them does not count
         self._doubled: set[int] = set()
 
     def add_request(self, *, streamed: bool = True) -> int:
-        """The number of the request that is sent now; not ``streamed``: it is answered once."""
+        """The number of the next request; not ``streamed``: its model is not decoupled."""
         number = len(self._first_ns)
         self._first_ns.append(0)
         self._last_ns.append(0)
@@ -72,11 +74,11 @@ class ResponseRecord:
             self._open[number] = None
         return number
 
-    def heard(self, response: Response) -> ResponseEnd | None:
-        """Notes a response; returns how its request ended, if it did."""
+    def receive(self, response: Response) -> ResponseEnd | None:
+        """Adds a response; returns the end of its request, if the response ends it."""
         number = response.number
         if number is None or not 0 <= number < len(self._first_ns):
-            if self._first_ns:  # nobody knows whose: it is held against the latest request
+            if self._first_ns:  # its request is unknown: it counts against the latest one
                 self._doubled.add(next(reversed(self._open), len(self._first_ns) - 1))
             return None
         if number in self._failed:
@@ -96,7 +98,7 @@ class ResponseRecord:
         return ResponseEnd(number, Outcome.ANSWERED)
 
     def failed(self, number: int, outcome: Outcome, words: str) -> ResponseEnd:
-        """A request ends without its final response, and what comes of it later is nothing."""
+        """Ends a request without its final response; later responses to it do not count."""
         self._open.pop(number, None)
         self._failed.add(number)
         return ResponseEnd(number, outcome, words)
@@ -105,27 +107,29 @@ class ResponseRecord:
         return len(self._first_ns)
 
     def has_begun(self, number: int) -> bool:
-        """Whether a request has a response."""
+        """Whether a request has received a response."""
         return self._first_ns[number] > 0
 
     @property
     def begun(self) -> frozenset[int]:
-        """Requests that were answered, and not for the last time."""
+        """Requests that have received a response but not the final one."""
         return frozenset(filter(self.has_begun, [*self._open]))  # another thread may end one
 
     def silent(self, now_ns: int, silence_ns: int) -> Iterator[ResponseEnd]:
-        """Gives up the begun requests of which nothing was heard for so long."""
+        """Gives up requests that have begun but received no response for this long."""
         for number in sorted(self.begun):
             if now_ns - self._last_ns[number] >= silence_ns:
                 yield self.failed(number, Outcome.INCOMPLETE, "")
 
     def account(self, answers: Answers, silence_ns: int, offset_ns: int) -> Answers:
-        """The record of the run, of the same requests, with what is known here.
+        """Completes the record of the run with what is known about responses.
 
-        A request that got no response, while others sent so much later were answered, is given up
-        as well. Of one that is incomplete its last response tells when.
+        A request without any response is given up too, if requests sent much later were answered.
+        An incomplete request counts as answered at its last response.
 
         Args:
+            answers: The record so far, of the same requests.
+            silence_ns: Time without a response after which a request is given up.
             offset_ns: From the clock of the responses to that of ``answers``.
         """
         unsent = answers.numbers.size - len(self._first_ns)
@@ -154,9 +158,9 @@ class ResponseRecord:
 
 
 def until_first(answers: Answers, which: npt.NDArray[np.bool_] | None = None) -> Answers:
-    """The answers to these requests, as if the first response were the answer.
+    """The record of these requests, with each first response as the answer.
 
-    A request that failed later on, or was never completed, has failed all the same.
+    A request that failed later, or was never completed, still counts as failed.
     """
     begun = (answers.first_ns > 0) & (answers.outcomes <= Outcome.ANSWERED)
     if which is not None:
@@ -169,7 +173,7 @@ def until_first(answers: Answers, which: npt.NDArray[np.bool_] | None = None) ->
 
 
 def response_figures(answers: Answers, first: Observed, last: Observed) -> ResponseFigures:
-    """The figures of a window, by what was observed of it until the first and the last response."""
+    """Figures of a window, from observations with the first and with the last response."""
     ended_s = (answers.answered_ns - last.begin_ns) / 1e9
     inside = (answers.outcomes == Outcome.ANSWERED) & within(ended_s, last.quiet)
     return figures_of(first.latencies_us, last.latencies_us, answers.response_counts[inside])
@@ -182,7 +186,7 @@ _BROKEN = {
 
 
 def warnings_of(outcomes: Sequence[int] | npt.NDArray[np.int8]) -> Iterator[Reason]:
-    """Each way in which a decoupled model broke its word."""
+    """A warning for each way in which a decoupled model violated the protocol."""
     values = np.asarray(outcomes)
     for outcome, kind in _BROKEN.items():
         if count := int((values == outcome).sum()):

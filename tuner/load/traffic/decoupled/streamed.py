@@ -1,4 +1,4 @@
-"""One request to a decoupled model that is asked apart from a load: gRPC's future of its end."""
+"""A single request to a decoupled model outside of a load, as a future of gRPC."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ from tuner.load.traffic.decoupled.responses import SILENCE_S, Response, Response
 
 INFER = "/inference.GRPCInferenceService/ModelStreamInfer"
 
-#: Without it Triton does not tell of an answer that ends with no tensors.
+#: Without it, Triton sends no final response if that has no tensors.
 _EMPTY_FINAL = "triton_enable_empty_final_response"
 _FINAL = "triton_final_response"
 _LOOKS_S = 0.05
-#: Of a request's number; those of this program have fewer.
+#: Digits of a request's number; numbers of this program have fewer.
 _MOST_DIGITS = 18
 
 
 def numbered(request: bytes, number: int) -> bytes:
-    """A serialised request under this number, which asks for its final response."""
+    """A serialized request with this number as its id, which asks for its final response."""
     more = service_pb2.ModelInferRequest(id=str(number))
     more.parameters[_EMPTY_FINAL].bool_param = True
-    # protobuf takes fields of messages that follow each other as those of one
+    # protobuf merges the fields of concatenated messages
     return request + bytes(more.SerializeToString())
 
 
 def response_of(message: bytes, at_ns: int) -> Response:
-    """Reads what came through a stream; what is no response belongs to no request."""
+    """Reads a message from a stream; a message that is not a response belongs to no request."""
     try:
         response = service_pb2.ModelStreamInferResponse.FromString(message)
     except DecodeError as error:
@@ -49,14 +49,17 @@ def response_of(message: bytes, at_ns: int) -> Response:
 
 
 class StreamedError(grpc.RpcError):  # type: ignore[misc]
-    """What the server, or the model, answered instead of all responses."""
+    """The error that the server or the model sent instead of all responses."""
 
 
 class StreamedCall:
-    """A request in a stream of its own; it has ended with its final response, or failed.
+    """One request in its own stream; it ends with its final response, or fails.
 
     Args:
-        timeout: After so long without its end it has failed, in seconds.
+        channel: The gRPC channel.
+        request: The serialized request.
+        timeout: Seconds after which it fails if it has not ended.
+        metadata: Headers of the request.
     """
 
     def __init__(
@@ -68,17 +71,17 @@ class StreamedCall:
         self._code, self._words = grpc.StatusCode.OK, ""
         message = iter([numbered(request, self._record.add_request())])
         self._call = channel.stream_stream(INFER)(message, timeout=timeout, metadata=metadata)
-        Thread(target=self._hear, daemon=True).start()
+        Thread(target=self._receive, daemon=True).start()
 
     def result(self) -> bytes:
-        """Its first response; raises gRPC's error where it failed."""
+        """The first response; raises gRPC's error if the request failed."""
         error = self.exception()
         if error is not None:
             raise error
         return self._answer
 
     def exception(self, timeout: float | None = None) -> Exception | None:
-        """Waits for the end; raises gRPC's FutureTimeoutError where it does not come in time."""
+        """Waits for the end; raises gRPC's FutureTimeoutError if it does not come in time."""
         until = None if timeout is None else time.monotonic() + timeout
         while not self._ended.wait(_LOOKS_S):
             for ending in self._record.silent(time.monotonic_ns(), round(SILENCE_S * 1e9)):
@@ -93,21 +96,21 @@ class StreamedCall:
     def details(self) -> str:
         return self._words
 
-    def _hear(self) -> None:
+    def _receive(self) -> None:
         try:
             for message in self._call:
                 response = response_of(message, time.monotonic_ns())
                 if response.number is None:
-                    words = response.error or "a response under an id that nobody asked with"
+                    words = response.error or "a response under an unknown id"
                     self._end(self._record.failed(0, Outcome.FAILED, words))
                     return
                 self._answer = self._answer or message
-                if (ending := self._record.heard(response)) is not None:
+                if (ending := self._record.receive(response)) is not None:
                     self._end(ending)
         except grpc.RpcError as error:
             if not self._ended.is_set():
                 self._fail(error.code(), str(error.details()))
-        except Exception as error:  # else nobody would hear of it, and `result` wait for ever
+        except Exception as error:  # otherwise `result` would wait forever
             self._fail(grpc.StatusCode.UNKNOWN, f"its answer cannot be read: {error}")
         if not self._ended.is_set():
             self._fail(grpc.StatusCode.UNAVAILABLE, "the server ended the stream")

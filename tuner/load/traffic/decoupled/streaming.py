@@ -1,7 +1,6 @@
-"""Requests to decoupled models, through one gRPC stream for each process of our own client.
+"""Requests to decoupled models, through one gRPC stream per process of tune's client.
 
-Triton answers requests of a stream as their responses come, in any order: each carries the id of
-its request.
+Triton sends the responses of a stream as they come, in any order: each has the id of its request.
 """
 
 from __future__ import annotations
@@ -34,11 +33,11 @@ _LOOKS_S = 0.05
 
 @dataclass(frozen=True)
 class Question:
-    """A request.
+    """Properties of a request that decide how it is sent and when it counts as answered.
 
     Attributes:
-        streamed: Its model is decoupled: it goes through a gRPC stream.
-        until_first: What counts is when its first response comes.
+        streamed: Its model is decoupled: the request goes through a gRPC stream.
+        until_first: It counts as answered at its first response.
     """
 
     streamed: bool = False
@@ -46,12 +45,15 @@ class Question:
 
 
 class StreamedCalls(GrpcCalls):
-    """Sends each request of a run by itself, or through the stream if its model is decoupled.
+    """Sends each request of a run separately, or through the stream if its model is decoupled.
 
     Args:
-        questions: What the requests are made of, in the order in which they are sent; repeated.
-        settled_ns: See `ClientJob.settled_ns`; of these requests.
-        silence_s: A begun answer is given up after so long without a response.
+        address: ``host:port`` of the server.
+        tls: The TLS settings, if any.
+        headers: Headers of the requests.
+        questions: Properties of the requests in the order of sending; repeated when exhausted.
+        settled_ns: See `ClientJob.settled_ns`; for these requests.
+        silence_s: Time without a response after which a begun request is given up.
     """
 
     def __init__(
@@ -89,7 +91,7 @@ class StreamedCalls(GrpcCalls):
         self._to_write.put_nowait(numbered(request, number))
 
     async def drain(self) -> None:
-        """Waits until what was begun by now is answered to its last response, or given up."""
+        """Waits until every begun request has its last response, or is given up."""
         begun = self._record.begun
         while begun & self._record.begun:
             await asyncio.sleep(_LOOKS_S)
@@ -125,7 +127,7 @@ class StreamedCalls(GrpcCalls):
             self._dones.pop(ending.number)(ending.outcome, ending.words)
 
     async def _write(self, stream: Any) -> None:
-        with suppress(aio.AioRpcError, asyncio.InvalidStateError):  # whoever reads will tell
+        with suppress(aio.AioRpcError, asyncio.InvalidStateError):  # the reader reports it
             while True:
                 await stream.write(await self._to_write.get())
 
@@ -133,14 +135,14 @@ class StreamedCalls(GrpcCalls):
         words = "the server ended the stream"
         try:
             while (message := await stream.read()) is not aio.EOF:
-                self._hear(response_of(message, time.monotonic_ns()))
+                self._receive(response_of(message, time.monotonic_ns()))
         except aio.AioRpcError as error:
             words = str(error.details())
         for number in [*self._dones]:
             self._end(self._record.failed(number, Outcome.LOST, words))
 
-    def _hear(self, response: Response) -> None:
-        ending = self._record.heard(response)
+    def _receive(self, response: Response) -> None:
+        ending = self._record.receive(response)
         number = -1 if response.number is None else response.number
         until_first = number in self._dones and self._question(number).until_first
         if until_first and self._record.has_begun(number):

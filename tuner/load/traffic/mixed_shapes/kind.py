@@ -1,4 +1,4 @@
-"""Streams whose requests have several shapes, each with its share and with figures of its own."""
+"""Streams with requests of several shapes, each shape with its share and its own figures."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from tuner.spec.workload import RandomInputs, StreamSpec, Workload
 
 
 class MixedShapes(Traffic):
-    """See `Traffic`."""
+    """Requests of several shapes; see `Traffic`."""
 
-    unlike_perf_analyzer = "perf_analyzer does not draw shapes by share, or tell latencies by shape"
+    unlike_perf_analyzer = "perf_analyzer does not draw shapes by share, or measure them separately"
 
     @classmethod
     def in_spec(cls, _: Workload, stream: StreamSpec, __: Mapping[str, ModelConfig]) -> bool:
@@ -37,7 +37,7 @@ class MixedShapes(Traffic):
         return cls() if any(len(stream.shapes) > 1 for stream in streams) else None
 
     def mark(self, plan: Schedule, streams: Sequence[Stream], spans: Order, seed: int) -> Schedule:
-        """Draws the shape of each request; a stream's own do not hang on the others."""
+        """Draws the shape of each request; streams do not affect each other's draws."""
         shapes = np.zeros_like(plan.order)
         for number, stream in enumerate(streams):
             mine, stream_seed = plan.order == number, seeds.of_stream(seed, stream.name, streams)
@@ -48,10 +48,10 @@ class MixedShapes(Traffic):
     def figures(
         self, run: Run, number: int, window: Window, observed: Observed, measured: Figures
     ) -> Figures:
-        """Adds those of each shape of a stream, of which no SLO asks anything alone.
+        """Adds the figures of each of a stream's shapes; no SLO applies to a single shape.
 
         Raises:
-            ModelFailsError: It failed all requests of one shape.
+            ModelFailsError: The model failed all requests of one shape.
         """
         stream, shapes = run.streams[number], dict[str, Figures]()
         bounds = window.of(stream.name).bounds
@@ -63,7 +63,7 @@ class MixedShapes(Traffic):
             except ModelFailsError as error:
                 reason = error.reason.of(f"of shape {shape.name}")
                 raise failed(ModelFailsError, reason) from error
-            except LoadFailedError:  # none was due or answered in what counts
+            except LoadFailedError:  # none was due or answered in the part that counts
                 continue
             of_shape = run.of_stream(seen, part, stream, window)
             load = replace(of_shape.load, level=of_shape.load.level * shape.share)
@@ -73,7 +73,7 @@ class MixedShapes(Traffic):
 
 
 def _in_time_per_s(of_shape: Figures, bounds: Sequence[Slo]) -> float | None:
-    """Inferences per second that were answered within the bound on the highest percentile."""
+    """Inferences per second answered within the bound on the highest percentile."""
     if not bounds or of_shape.latencies_us is None:
         return None
     tail = max(bounds, key=lambda bound: (bound.share, -bound.within_s))

@@ -1,33 +1,39 @@
-"""Requests in an access log: a table with a time in each row, and what shapes follow from.
+"""Requests in access logs: the time of each request, its model, and the sizes of its inputs.
 
-A table is CSV, whose first line names the columns, or JSON lines, whose keys do, or lines of the
-usual format of nginx or Envoy. Nothing of a line is shown that may be somebody's address.
+`log_rows` reads the rows of a log, `log_times` their times. Messages never contain anything that
+may be a person's address.
 """
 
 from __future__ import annotations
 
-import csv
-import json
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from io import TextIOWrapper
 from pathlib import Path
 from typing import Any
 
 from tuner.errors import SpecError
-from tuner.load.traffic.arrivals import TIME_UNITS, finite
+from tuner.load.traffic.arrivals import finite
 from tuner.load.traffic.recordings.access_formats import (
-    FORMATS,
-    KNOWN_TIMES,
-    TimeColumn,
+    DATED,
     call_of,
-    format_of,
-    moment_s,
-    row_of,
+    has_path,
     without_address,
 )
-from tuner.load.traffic.recordings.lines import opened
+from tuner.load.traffic.recordings.log_objects import Row
+from tuner.load.traffic.recordings.log_rows import (
+    MOST_BEFORE,
+    NO_REQUEST,
+    column_names,
+    rows_of,
+)
+from tuner.load.traffic.recordings.log_times import (
+    TimeColumn,
+    known_time,
+    length_column,
+    length_s,
+    likely_times,
+    time_s,
+)
 from tuner.load.traffic.recordings.making import LoggedRequest, Making
 from tuner.plain import plain
 from tuner.spec.mistakes import in_brackets, listed
@@ -35,26 +41,29 @@ from tuner.spec.mistakes import in_brackets, listed
 
 @dataclass(frozen=True)
 class LogColumns:
-    """The places of what a log tells.
+    """The columns of a log.
 
     Attributes:
-        time: "" for the one of nginx or Envoy that is there.
-        shapes: By input, its dimensions without the batch: whole numbers, or columns with such.
-        time_unit: Of times that are numbers; others are dates as of ISO 8601, or nginx's.
-        stream: "" where there is no such column; likewise ``model`` and ``client``.
-        took: How long a request took, where times are those of its answer.
-        took_unit: Of these.
-        by_path: The model is the one that the path of a request names.
+        time: Column with the time; "": a known column of a common format.
+        shapes: Dimensions by input, without the batch: whole numbers, or columns with such numbers.
+        time_unit: Unit of times that are numbers; other times are dates. "": seconds, or the known
+            unit of a known column.
+        stream: Column with the stream; "" without one.
+        model: Column with the model; "" without one.
+        client: Column with the client; "" without one.
+        took: Column with the duration of a request, if times are those of its answer.
+        took_unit: Unit of the durations; "": as `time_unit`.
+        by_path: The path of a request names its model.
     """
 
     time: str = ""
     shapes: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    time_unit: str = "s"
+    time_unit: str = ""
     stream: str = ""
     model: str = ""
     client: str = ""
     took: str = ""
-    took_unit: str = "s"
+    took_unit: str = ""
     by_path: bool = False
 
     @property
@@ -67,30 +76,26 @@ class LogColumns:
 def requests_of_log(
     paths: Sequence[Path], columns: LogColumns, making: Making | None = None
 ) -> Iterator[LoggedRequest]:
-    """The requests of logs; ``making`` gets notes on what was left out, and on the times.
+    """The requests in logs.
+
+    Args:
+        paths: The log files.
+        columns: Where a log has times, shapes and names.
+        making: Receives notes about the times, and about lines that are left out.
 
     Raises:
-        SpecError: A file cannot be read, or a row lacks what is asked for, with its place.
+        SpecError: A file cannot be read, a row is wrong, or no row has the columns; with the place.
     """
     making = making or Making()
     clients, models = _Clients(), set[str]()
     for path in paths:
-        for number, row in _rows(path):
-            place = f"{path}:{number}:1"
-            _refuse_lacking(columns, row, place)
-            request = call_of(row)
-            if request.left_out:
-                making.note(request.left_out)
-                continue
-            models.add(request.model)
-            time = _time_column(columns, row, place)
-            took_s = _took_s(row, time, columns, place)
-            if took_s is None:
-                making.note(_OF_THE_ANSWER)
+        for place, row, model, time in _requests(path, columns, making):
+            models.add(model)
+            took_s = _took_s(row, time, columns, place, making)
             labels = {"stream": columns.stream, "model": columns.model}
             content: dict[str, Any] = {key: str(row[name]) for key, name in labels.items() if name}
-            if columns.by_path and request.model:
-                content["model"] = request.model
+            if columns.by_path and model:
+                content["model"] = model
             if columns.client:
                 content["client"] = clients.name(str(row[columns.client]))
             if columns.shapes:
@@ -98,21 +103,91 @@ def requests_of_log(
                     name: [_dim(row, dim, place) for dim in shape]
                     for name, shape in columns.shapes.items()
                 }
-            at_s = _time_s(row[time.name], columns, place)
-            yield LoggedRequest(at_s, content, place, took_s or 0.0)
+            at_s = time_s(row[time.name], time.name, columns.time_unit or time.unit, place)
+            yield LoggedRequest(at_s, content, place, took_s)
+    if columns.by_path and models == {""}:
+        making.note_of_all(_NO_MODEL)
     if len(names := sorted(models - {""})) > 1 and not (columns.by_path or columns.model):
         making.note_of_all(f"the log is of {listed(names)}: --named tells them apart")
 
 
-#: A note on requests whose times say when they were answered, and not how long that took.
+def _requests(
+    path: Path, columns: LogColumns, making: Making
+) -> Iterator[tuple[str, Row, str, TimeColumn]]:
+    """Place, row, model and time column of each row that is an inference, as far as it shows."""
+    refusal, count, lacking = None, 0, 0
+    for number, row in _with_paths(path, making, columns):
+        place = f"{path}:{number}:1"
+        request = call_of(row)
+        if request.left_out:
+            making.note(request.left_out, place)
+            continue
+        try:
+            _refuse_lacking(columns, row, place)
+            time = _time_column(columns, row, place, making)
+        except SpecError as error:
+            refusal, lacking = refusal or error, lacking + 1
+            if lacking >= MOST_BEFORE and not count:
+                raise refusal from None
+            continue
+        count += 1
+        yield place, row, request.model, time
+    if refusal is not None and not count:
+        raise refusal
+    making.note_lines(_LACKING, lacking)
+
+
+def _with_paths(path: Path, making: Making, columns: LogColumns) -> Iterator[tuple[int, Row]]:
+    """The rows with the path of a request, if any has one: others are messages of the server.
+
+    Where the user names the duration of a request, requests are the rows that have it.
+    """
+    waiting, with_path = list[tuple[int, Row]](), bool(columns.took)
+    rows = rows_of(path, making)
+    for number, row in rows:
+        if columns.took or has_path(row):
+            if not with_path:
+                first = waiting[0][0] if waiting else 0
+                making.note_lines(NO_REQUEST, len(waiting), f"{path}:{first}:1")
+                waiting, with_path = [], True
+            yield number, row
+        elif with_path:
+            making.note_lines(NO_REQUEST, place=f"{path}:{number}:1")
+        elif len(waiting) < MOST_BEFORE:
+            waiting.append((number, row))
+        else:
+            yield from waiting
+            yield number, row
+            yield from rows
+            return
+    if not with_path:
+        yield from waiting
+
+
+#: A note on requests with the time of the answer but without a duration.
 _OF_THE_ANSWER = (
-    "the time is that of the answer, and the log does not say how long it took: the gaps are "
-    "those of the answers; log $request_time too"
+    "the time is that of the answer where nginx wrote the log (Apache writes when a request came), "
+    "and the log does not say how long that took: the gaps are those of the answers; log "
+    "$request_time too"
 )
+_AS_OF_NGINX = (
+    "request_time is how long a request took until its time, as nginx writes it, and each is put "
+    "back by that; --took names another column"
+)
+_NO_MODEL = (
+    "no path names a model, as those of gRPC do not: --named tells nothing apart; --model names a "
+    "column that does"
+)
+_AS_LIKELY = "{time} is taken for the time of a request; --time names another column"
+_AS_DATED = (
+    "the lines have none of the usual formats: the first date of each is taken for the time of its "
+    "request, though it may be that of the answer"
+)
+_LACKING = "without the columns that requests have, left out"
 
 
 class _Clients:
-    """Names of clients, with numbers in place of what may be an address."""
+    """Names of clients; a number replaces a name that may be an address."""
 
     def __init__(self) -> None:
         self._numbers: dict[str, int] = {}
@@ -123,49 +198,60 @@ class _Clients:
         return f"client {self._numbers.setdefault(given, len(self._numbers) + 1)}"
 
 
-def _refuse_lacking(columns: LogColumns, row: Mapping[str, Any], place: str) -> None:
+def _refuse_lacking(columns: LogColumns, row: Row, place: str) -> None:
     if not (lacking := sorted(columns.named - row.keys())):
         return
-    names = [name for name in row if re.fullmatch(r"[A-Za-z_@][\w@ /-]{0,39}", name)]
-    if len(names) < len(row):
-        raise SpecError(
-            f"{place}: the first line has no names of columns (the line is not printed, since "
-            "it may hold addresses)",
-            "lines of nginx's combined or Envoy's default format are read as they are; else give "
-            "CSV with a header, or JSON lines",
-        )
+    names = column_names(row, place)
     near = in_brackets(lacking[0], names)
     raise SpecError(
         plain(f"{place}: there is no column {lacking[0]!r}{near}; the columns are {listed(names)}")
     )
 
 
-def _time_column(columns: LogColumns, row: Mapping[str, Any], place: str) -> TimeColumn:
-    known = {column.name: column for column in KNOWN_TIMES}
+def _time_column(columns: LogColumns, row: Row, place: str, making: Making) -> TimeColumn:
+    known = known_time(row, columns.time)
     if columns.time:
-        return known.get(columns.time, TimeColumn(columns.time))
-    for column in KNOWN_TIMES:
-        if column.name in row:
-            return column
-    raise SpecError(f"{place}: no column says when a request came", "name it with --time COLUMN")
+        return known or TimeColumn(columns.time)
+    if known is not None:
+        return known
+    likely = [] if DATED in row else likely_times(row)
+    if len(likely) == 1 and has_path(row):
+        making.note_of_all(_AS_LIKELY.format(time=likely[0].name))
+        return likely[0]
+    if DATED in row:
+        making.note_of_all(_AS_DATED)
+        return TimeColumn(DATED)
+    names = listed(column_names(row, place))
+    message = f"{place}: no column is known to say when a request came; the columns are {names}"
+    options = [
+        f"--time {one.name}" + ("" if one.unit == "s" else f" --time-unit {one.unit}")
+        for one in likely
+    ]
+    hint = f"name it: {listed(options, ' or ')}" if options else "name it with --time COLUMN"
+    raise SpecError(plain(message), plain(hint))
 
 
-def _took_s(
-    row: Mapping[str, Any], time: TimeColumn, columns: LogColumns, place: str
-) -> float | None:
-    """How long before its time a request came; None where that is not known."""
-    name = columns.took or time.took
-    if not name:
+def _took_s(row: Row, time: TimeColumn, columns: LogColumns, place: str, making: Making) -> float:
+    """Seconds between a request and its logged time, as far as known; ``making`` gets a note."""
+    if columns.took:
+        took_s = length_s(row[columns.took], columns.took_unit or "s")
+        if took_s is None:
+            public = without_address(row[columns.took])
+            raise SpecError(plain(f"{place}: {columns.took} is not a duration: {public}"))
+        return took_s
+    if time.came:
         return 0.0
-    if name not in row:
-        return None
-    took = finite(row[name])
-    if took is None or took < 0.0:
-        if not columns.took:
-            return None  # such as `-`
-        public = without_address(row[name])
-        raise SpecError(plain(f"{place}: {name} is no length of time: {public}"))
-    return took * TIME_UNITS[columns.took_unit if columns.took else "s"]
+    took_s = length_s(row.get(time.took or "request_time"), time.took_unit)
+    if time.took and took_s is None:
+        making.note(_OF_THE_ANSWER)
+    elif not time.took and took_s:
+        making.note_of_all(_AS_OF_NGINX)
+    elif not time.took and (length := length_column(row)):
+        making.note_of_all(
+            f"if {time.name} is when a request was answered, {length} may say how long it took: "
+            f"--took {length} with its --took-unit puts each back to when it came"
+        )
+    return took_s or 0.0
 
 
 def _dim(row: Mapping[str, Any], dim: str, place: str) -> int:
@@ -174,70 +260,5 @@ def _dim(row: Mapping[str, Any], dim: str, place: str) -> int:
     length = finite(row[dim])
     if length is None or length != int(length) or length < 1:
         public = without_address(row[dim])
-        raise SpecError(plain(f"{place}: {dim} is no length of 1 or more: {public}"))
+        raise SpecError(plain(f"{place}: {dim} is not a dimension of 1 or more: {public}"))
     return int(length)
-
-
-def _time_s(given: Any, columns: LogColumns, place: str) -> float:
-    number = finite(given)
-    if number is not None:
-        return number * TIME_UNITS[columns.time_unit]
-    try:
-        return moment_s(str(given))
-    except (ValueError, OverflowError, OSError) as error:  # also of the year 1, or 9999
-        message = (
-            f"{place}: {columns.time} is neither a number nor a date as of ISO 8601: "
-            f"{without_address(given)}"
-        )
-        raise SpecError(plain(message)) from error
-
-
-def _rows(path: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    """The rows of a table, each with its line."""
-    try:
-        with opened(path) as raw:
-            file = TextIOWrapper(raw, encoding="utf-8-sig", newline="")
-            first = file.readline(_LONGEST)
-            file.seek(0)
-            if (known := format_of(first)) is not None:
-                yield from _format_rows(path, file, known)
-            else:
-                yield from _json_rows(path, file) if first[:1] == "{" else _csv_rows(file)
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise SpecError(plain(f"{path}: not a table: {error}")) from error
-
-
-#: No line of an access log is longer.
-_LONGEST = 1 << 16
-
-
-def _format_rows(
-    path: Path, file: TextIOWrapper, known: str
-) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    for number, line in enumerate(file, 1):
-        if line.strip():
-            row = row_of(line[:_LONGEST], known)
-            if row is None:
-                raise SpecError(
-                    f"{path}:{number}:1: not in {known}'s usual format, as the first line is",
-                    f"the formats that are read are those of {listed(FORMATS)}",
-                )
-            yield number, row
-
-
-def _csv_rows(file: TextIOWrapper) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    reader = csv.DictReader(file, restkey="", restval="", skipinitialspace=True)
-    for row in reader:
-        yield reader.line_num, row
-
-
-def _json_rows(path: Path, file: TextIOWrapper) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    for number, line in enumerate(file, 1):
-        try:
-            row = json.loads(line.rstrip("\r\n"))
-        except (ValueError, RecursionError) as error:
-            column = getattr(error, "pos", 0) + 1
-            raise SpecError(f"{path}:{number}:{column}: not JSON") from error
-        if not isinstance(row, dict):
-            raise SpecError(f"{path}:{number}:1: not an object with columns")
-        yield number, row

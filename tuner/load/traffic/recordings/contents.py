@@ -1,6 +1,6 @@
-"""What the requests of one stream of a recording carry, read from its lines when they are sent.
+"""Inputs of the requests of one recorded stream, read from its lines when they are sent.
 
-A line holds the inputs themselves, in perf_analyzer's form; or the shapes of random ones; or the
+A line has the inputs themselves, in perf_analyzer's form, or the shapes of random inputs, or the
 number of an entry in the input file of the spec.
 """
 
@@ -12,13 +12,14 @@ from typing import Any
 
 import numpy as np
 
-from tuner.errors import SpecError
+from tuner.errors import LoadFailedError, SpecError
 from tuner.load import seeds
 from tuner.load.traffic.encoding import (
     MAX_BYTES,
     TensorShape,
     content_bytes,
     drawable,
+    drawn_bytes,
     random_contents,
     refuse_above_most,
 )
@@ -26,24 +27,26 @@ from tuner.load.traffic.inputs import RunInputs
 from tuner.load.traffic.recordings.lines import HINT, LineError, RecordedStream
 from tuner.load.traffic.repeats import Order
 from tuner.load.traffic.request_file import read_entry, read_requests
-from tuner.load.traffic.wire import Content, ContentSize, Tensors
+from tuner.load.traffic.wire import Content, ContentSize, Tensors, json_bytes
 from tuner.plain import plain
 from tuner.spec.mistakes import Finding, FindingsError, listed
 from tuner.spec.workload import RecordingInputs
 
-#: By input, what one request carries; of values that are to be drawn the shape.
+#: Inputs of one request by name; the shape only, if its values are to be drawn.
 _Carried = Mapping[str, Content | TensorShape]
-#: Lines that do not fit and are counted.
+#: Most lines that do not fit before reading stops.
 _MOST_WRONG = 10_000
 _PLACE = 5  # the seed's stream for where a row of requests begins; see `traffic.recordings.replay`
 
 
 class RecordedContents:
-    """Reads what some requests of a stream carry.
+    """Reads the inputs of some requests of a stream.
 
     Args:
+        spec: The inputs in the spec.
+        recorded: The stream's requests in the recording.
         tensors: The model's inputs.
-        all_known: False before a server was asked, which may add some.
+        all_known: False before a server was asked, which may add inputs to the config.
     """
 
     def __init__(
@@ -61,7 +64,7 @@ class RecordedContents:
         self._calls = 0
 
     def of_run(self, seed: int, count: int, lines: Order | None = None) -> RunInputs:
-        """What these requests carry, in their order; without ``lines`` what ``count`` in a row do.
+        """The inputs of these requests, in their order; without ``lines``, of ``count`` in a row.
 
         Raises:
             SpecError: The recording has changed.
@@ -73,24 +76,26 @@ class RecordedContents:
         return RunInputs(self._read(lines, (seeds.INPUTS, seed, self._calls)), None)
 
     def first(self, count: int) -> Sequence[Tensors]:
-        """The first ``count`` requests, the same in each call."""
+        """The inputs of the first ``count`` requests, the same in each call."""
         return self._read(self.numbers[:count], (seeds.INPUTS,))
 
     def remembered(self, seed: int) -> Sequence[Tensors]:
-        """Nothing that a cache is filled with: see `tuner.spec.recording_checks`."""
+        """Empty: no cache is filled from a recording, see `tuner.spec.recording_checks`."""
         del seed
         return ()
 
-    def checked(self) -> Iterator[Mapping[str, ContentSize]]:
-        """How much each request carries, one after the other; nothing is drawn.
+    def checked(self, *, in_json: bool = False) -> Iterator[Mapping[str, ContentSize]]:
+        """Sizes of each request's inputs as they are sent, one request after the other.
 
         Raises:
-            SpecError: Some do not fit the model, at the end, with the place of each.
+            SpecError: At the end, if some do not fit the model; with the place of each.
         """
         wrong = list[Finding]()
         for number, text, row in self._recording.read(self.numbers.tolist()):
             try:
-                yield self._sizes(text, self._carried(text, row))
+                carried = self._carried(text, row)
+                sizes = self._sizes(text, carried)
+                yield self._sizes_in_json(text, carried) if in_json else sizes
             except LineError as error:
                 if len(wrong) < _MOST_WRONG:
                     place = self._recording.place(number, error.column)
@@ -99,7 +104,7 @@ class RecordedContents:
             raise FindingsError(wrong)
 
     def _read(self, lines: Order, seed: tuple[int, ...]) -> list[Tensors]:
-        """What these requests carry; a line that is there several times is read once."""
+        """The inputs of these requests; a line with several uses is read once."""
         rng, carried, total = np.random.default_rng(seed), dict[int, _Carried](), 0
         for number, text, row in self._recording.read(np.unique(lines).tolist()):
             carried[number] = self._carried(text, row)
@@ -109,7 +114,7 @@ class RecordedContents:
         return [drawn[number] for number in lines.tolist()]
 
     def _carried(self, text: str, row: Mapping[str, Any]) -> _Carried:
-        """What one request carries; raises `LineError`."""
+        """The inputs of one request; raises `LineError`."""
         if "inputs" in row:
             contents, wrong = read_entry(row["inputs"], self._tensors, all_known=self._all_known)
             if wrong:
@@ -141,7 +146,7 @@ class RecordedContents:
         return carried.entries
 
     def _sizes(self, text: str, carried: _Carried) -> Mapping[str, ContentSize]:
-        """What one request takes; raises `LineError` where that is more than any may."""
+        """Sizes of one request's inputs; raises `LineError` if they exceed the limit."""
         letters = self._spec.string_length
         sizes = {
             name: one.size
@@ -151,12 +156,27 @@ class RecordedContents:
         }
         total = sum(size.byte_count for size in sizes.values())
         if total > MAX_BYTES:
-            message = f"its inputs take more than {MAX_BYTES >> 30} GiB, as no request may"
+            message = f"its inputs take more than {MAX_BYTES >> 30} GiB, the most for a request"
             raise LineError.at(text, "shapes", message)
         return sizes
 
+    def _sizes_in_json(self, text: str, carried: _Carried) -> Mapping[str, ContentSize]:
+        """Sizes of the same as JSON; raises `LineError` where it has no such value."""
+        datatypes, sizes = {t.name: t.datatype for t in self._tensors}, dict[str, ContentSize]()
+        for name, one in carried.items():
+            try:
+                if isinstance(one, TensorShape):
+                    size = drawn_bytes(one, self._spec, in_json=True)
+                else:
+                    datatype = datatypes.get(name)
+                    size = json_bytes(name, datatype, one) if datatype else len(one.raw)
+            except LoadFailedError as error:
+                raise LineError.at(text, "inputs", error.message) from error
+            sizes[name] = ContentSize(one.shape, size)
+        return sizes
+
     def _drawn(self, carried: _Carried, rng: np.random.Generator) -> Mapping[str, Content]:
-        """The same with random values in place of shapes."""
+        """The same inputs, with random values in place of shapes."""
         spec, contents = self._spec, dict[str, Content]()
         for name, one in carried.items():
             if isinstance(one, Content):
@@ -167,7 +187,7 @@ class RecordedContents:
         return contents
 
     def _shapes(self, text: str, shapes: Any) -> Mapping[str, TensorShape]:
-        """The shapes of a line, and fixed ones."""
+        """The shapes in a line, and those of inputs with fixed dimensions."""
         given = shapes if isinstance(shapes, dict) else {}
         known = {tensor.name: tensor for tensor in self._tensors}
         if given is not shapes or (self._all_known and not given.keys() <= known.keys()):

@@ -1,9 +1,9 @@
-"""Requests of a recording that repeat an earlier one byte for byte, and what a cache makes of them.
+"""Requests of a recording that repeat an earlier request byte for byte, and their cache hits.
 
-Triton's local response cache drops what was used least recently (server, docs/user_guide/
-response_cache.md), so a repeat is answered from it if fewer other responses than it holds were used
-since. Source of the stack distance: Mattson et al., Evaluation techniques for storage hierarchies
-(1970).
+Triton's local response cache drops the least recently used entry (server, docs/user_guide/
+response_cache.md), so a repeat is a hit if fewer distinct responses than the cache holds were used
+since the last one. Source of the stack distance: Mattson et al., Evaluation techniques for storage
+hierarchies (1970).
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from tuner.load.traffic.recordings.lines import UNKNOWN, Recording
 from tuner.load.traffic.repeats import Order
 from tuner.spec.units import count_text, digits
 
-#: Requests of which the order is looked at, from the first on.
+#: Number of requests, from the first on, whose order is examined.
 MOST_REQUESTS = 200_000
-#: Shares of the repeats for which the size of a cache is told.
+#: Shares of the repeats for which the report gives a cache size.
 _SHARES = (0.5, 0.9, 1.0)
-#: With fewer repeats than this share there is nothing to tell.
+#: With a smaller share of repeats, there is nothing to report.
 LEAST_SHARE = 0.01
 #: A client with this share of the repeats is named.
 _CLIENT_SHARE = 0.5
@@ -30,14 +30,15 @@ _CLIENT_SHARE = 0.5
 
 @dataclass(frozen=True)
 class Duplicates:
-    """What repeats in a recording.
+    """The repeats in a recording.
 
     Attributes:
-        requests: Those that were looked at.
-        repeats: Of these, those that are equal to an earlier one.
-        caches: Responses that a cache holds, and the share of the requests that it answers then.
-        distances: Of the repeats, as `stack_distances` counts them.
-        client: Whose repeats are most of them, and how many these are; "" where nobody is named.
+        requests: Number of examined requests.
+        repeats: Number of these that equal an earlier one.
+        caches: Number of responses in a cache, and the share of requests that it answers.
+        distances: Stack distance of each repeat, see `stack_distances`.
+        client: The client with most of the repeats; "" if no client stands out.
+        client_repeats: Number of that client's repeats.
     """
 
     requests: int
@@ -52,11 +53,11 @@ class Duplicates:
         return self.repeats / self.requests
 
     def answered(self, responses: int) -> float:
-        """The share of the requests that a cache of so many responses answers."""
+        """The share of requests that a cache of this many responses answers, 0..1."""
         return float((self.distances <= responses).sum()) / self.requests
 
     def sentences(self, response_bytes: int | None = None) -> Iterator[str]:
-        """``response_bytes``: of one response, where that is known."""
+        """The findings as sentences; ``response_bytes``: size of a response, if known."""
         if self.share < LEAST_SHARE:
             return
         sizes = []
@@ -70,12 +71,12 @@ class Duplicates:
         if self.client:
             yield (
                 f"{self.client} sends {digits(100 * self.client_repeats / self.repeats, 2)}% of "
-                "the repeats: can it keep its answers?"
+                "the repeats: can it reuse its answers?"
             )
 
 
 def duplicates(recording: Recording) -> Duplicates | None:
-    """None where lines do not say what a request carries."""
+    """The repeats; None if lines do not give the inputs of requests."""
     contents = recording.contents[:MOST_REQUESTS]
     if bool((contents == UNKNOWN).any()):
         return None
@@ -98,9 +99,9 @@ def _client(recording: Recording, repeats: Order) -> tuple[str, int]:
 
 
 def stack_distances(contents: Order) -> Order:
-    """How many different requests came since each one's last like, itself counted; 0: no like.
+    """Distinct requests since each request's last equal one, itself included; 0: no equal one.
 
-    A cache answers it if it holds at least so many responses.
+    A cache answers a request if it holds at least this many responses.
     """
     last: dict[int, int] = {}
     tree, distances = [0] * (contents.size + 1), np.zeros(contents.size, np.int64)

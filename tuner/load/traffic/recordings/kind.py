@@ -1,4 +1,4 @@
-"""Requests that come as they were recorded, each at its time and with what its line says."""
+"""Recorded requests: each comes at its recorded time, with the inputs of its line."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tuner.spec.workload import RecordingArrivals, StreamSpec, Workload
 
 @dataclass(frozen=True)
 class Recordings(Traffic):
-    """See `Traffic`."""
+    """Recorded requests; see `Traffic`."""
 
     traffic: RecordedTraffic
 
@@ -40,7 +40,7 @@ class Recordings(Traffic):
     def schedule(
         self, streams: Sequence[Stream], load: LoadPoint, window: Window, seed: int
     ) -> Schedule | None:
-        """What the recording has for this time, of all streams; an overload is Poisson's."""
+        """The recorded requests of all streams for this run; an overload is Poisson instead."""
         if load.arrivals is not Arrivals.RECORDING:
             return None
         spans_s = spans_of(window)
@@ -50,7 +50,7 @@ class Recordings(Traffic):
         return Schedule(replay.due_s[meant], self.traffic.order[lines], lines=lines)
 
     def mark(self, plan: Schedule, streams: Sequence[Stream], spans: Order, seed: int) -> Schedule:
-        """Gives each request the shape that its line has."""
+        """Gives each request the shape in its line."""
         if plan.shapes is None or plan.lines is None:
             return plan
         shapes = plan.shapes.copy()

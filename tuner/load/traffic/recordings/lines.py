@@ -1,7 +1,7 @@
-"""A recording: one JSON object a line for each request, with the time it was due.
+"""A recording: a JSON object per line and request, with the time at which it was due.
 
-Only times and places of lines are kept, so that a recording may be larger than memory; what a
-request carries is read from its line when it is replayed.
+Only times and positions of lines stay in memory, so a recording may be larger than memory; a line's
+inputs are read when the request is replayed.
 """
 
 from __future__ import annotations
@@ -10,46 +10,45 @@ import hashlib
 import json
 from array import array
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 
 from tuner.errors import SpecError
 from tuner.load.traffic.arrivals import MOST_S, Times, finite, too_long
 from tuner.load.traffic.repeats import Order
+from tuner.load.traffic.source_files import opened
 from tuner.plain import plain
-from tuner.regular import open_regular
 from tuner.spec.mistakes import MAX_LISTED, in_brackets, listed, listing
 
-#: What a line may hold beside its time: what the request carries, in one of three ways, and whose
-#: it is.
+#: Keys of a line beside its time: the inputs, in one of three forms, and the names of stream,
+#: model and client.
 CARRIED = ("inputs", "shapes", "entry")
 KEYS = ("due_s", *CARRIED, "stream", "model", "client", "resolution_s")
 HINT = "docs/recordings.md says what a line holds; tune record makes such a file"
-#: From the first to the last request there is at least so much time.
+#: Shortest time from the first to the last request.
 LEAST_S = 1.0
-#: No line is longer.
+#: Longest line.
 MOST_BYTES = 64 << 20
 
 
 @dataclass(frozen=True)
 class Label:
-    """Whose a request is, as far as its line says."""
+    """The stream and the model of a request, as far as its line names them."""
 
     stream: str = ""
     model: str = ""
 
 
-#: The inputs that a line gives, each with its dimensions; none where it does not say these.
+#: Inputs in a line, with their dimensions; empty if the line gives no dimensions.
 LineShapes = tuple[tuple[str, tuple[int, ...]], ...]
 
 
 class LineError(ValueError):
-    """What is wrong with a line, and at which column."""
+    """What is wrong with a line, and the column."""
 
     def __init__(self, message: str, column: int = 1) -> None:
         super().__init__(message)
@@ -57,7 +56,7 @@ class LineError(ValueError):
 
     @classmethod
     def at(cls, text: str, key: str, message: str) -> LineError:
-        """At a key of the line."""
+        """The error at a key of the line."""
         return cls(message, max(text.find(f'"{key}"'), 0) + 1)
 
 
@@ -66,16 +65,18 @@ class Recording:
     """Requests in the order in which they were due.
 
     Attributes:
-        due_s: From the first one's.
-        offsets: Where each one's line begins in the file.
-        owners: The label of each, as its place in ``labels``.
-        shapes: What the inputs of a request may be like, as far as lines say it.
-        forms: The shapes of each, as their place in ``shapes``.
-        contents: What each carries, equal where that is the same to the byte; `UNKNOWN` where its
-            line does not say it.
-        clients: Who sent requests; "" for those whose line does not say it.
-        callers: The client of each, as its place in ``clients``.
-        resolution_s: Of the times that it was made from: finer ones are by chance. 0: as recorded.
+        path: Path of the file.
+        due_s: When each request was due, from the first one.
+        offsets: Position of each request's line in the file.
+        labels: Distinct labels.
+        owners: Index of each request's label.
+        shapes: Distinct shapes of requests, as far as lines give them.
+        forms: Index of each request's shapes.
+        contents: Number of each request's inputs, equal for inputs that are equal byte for byte;
+            `UNKNOWN` if the line does not give them.
+        clients: Names of clients; "" for requests without one.
+        callers: Index of each request's client.
+        resolution_s: Resolution of the original times; finer digits are random. 0: as recorded.
     """
 
     path: Path
@@ -92,7 +93,7 @@ class Recording:
 
     @property
     def length_s(self) -> float:
-        """After so long it begins again: the last gap is an average one."""
+        """Time after which a replay starts over: the recording and one mean gap."""
         count = self.due_s.size
         return float(self.due_s[-1]) * count / (count - 1)
 
@@ -105,10 +106,10 @@ class Recording:
         return f"{self.path}:{number + 1}:{column}"
 
     def read(self, numbers: Iterable[int]) -> Iterator[tuple[int, str, dict[str, Any]]]:
-        """The lines of requests, by number from 0, each with its text.
+        """Number, line as text, and line as an object of these requests, numbered from 0.
 
         Raises:
-            SpecError: The file is not what it was.
+            SpecError: The file has changed.
         """
         with opened(self.path) as file:
             for number in numbers:
@@ -117,23 +118,25 @@ class Recording:
                     text = file.readline(MOST_BYTES).decode()
                     yield number, text, parse_line(text)
                 except (UnicodeDecodeError, LineError) as error:
-                    message = f"{self.place(number)}: changed since tune read it first"
-                    raise SpecError(message, "leave a recording alone while it is used") from error
+                    message = f"{self.place(number)}: changed since tune first read it"
+                    raise SpecError(
+                        message, "do not change a recording while it is in use"
+                    ) from error
 
 
 @dataclass(frozen=True)
 class RecordedStream:
-    """The requests of one stream; ``numbers``: which of the recording's they are."""
+    """The requests of one stream; ``numbers``: their numbers in the recording."""
 
     recording: Recording
     numbers: Order
 
 
 def read_recording(path: Path) -> Recording:
-    """Reads all of its times, and checks every line, without keeping what requests carry.
+    """Reads all times and checks every line, without keeping the inputs.
 
     Raises:
-        SpecError: It cannot be read, or is not a recording, with the place of each bad line.
+        SpecError: The file cannot be read, or is not a recording; with the place of each bad line.
     """
     try:
         seen = path.stat()
@@ -144,7 +147,7 @@ def read_recording(path: Path) -> Recording:
 
 @lru_cache(maxsize=4)
 def _read(path: Path, size: int, changed_ns: int) -> Recording:
-    """``size`` and ``changed_ns``: a file that has changed is read again."""
+    """``size`` and ``changed_ns``: part of the cache key, so that a changed file is read again."""
     del size, changed_ns
     due_s, offsets, owners = array("d"), array("q"), array("i")
     labels: dict[Label, int] = {}
@@ -160,7 +163,7 @@ def _read(path: Path, size: int, changed_ns: int) -> Recording:
                 text, row = _row(line)
                 if due_s and row["due_s"] < due_s[-1]:
                     start = f"due_s {row['due_s']:.15g} is before the line above, {due_s[-1]:.15g}"
-                    message = f"{start}: requests are in the order in which they are due"
+                    message = f"{start}: sort requests by the time at which they are due"
                     raise LineError.at(text, "due_s", message)
             except LineError as error:
                 wrong_count += 1
@@ -219,7 +222,7 @@ def _row(line: bytes) -> tuple[str, dict[str, Any]]:
 
 
 def parse_line(text: str) -> dict[str, Any]:
-    """What a line says; raises `LineError`."""
+    """The object in a line; raises `LineError`."""
     try:
         row = json.loads(text.rstrip("\r\n"))
     except json.JSONDecodeError as error:
@@ -235,12 +238,12 @@ def parse_line(text: str) -> dict[str, Any]:
     row["due_s"] = _seconds(text, row)
     for key in ("stream", "model", "client"):
         if key in row and not (isinstance(row[key], str) and row[key]):
-            raise LineError.at(text, key, f"{key} is no name: {row[key]!r}")
+            raise LineError.at(text, key, f"{key} is not a name: {row[key]!r}")
     if "resolution_s" in row and finite(row["resolution_s"]) is None:
-        message = f"resolution_s is no number of seconds: {row['resolution_s']!r:.80}"
+        message = f"resolution_s is not a number of seconds: {row['resolution_s']!r:.80}"
         raise LineError.at(text, "resolution_s", message)
     if len(carried := [key for key in CARRIED if key in row]) > 1:
-        message = f"{carried[0]} and {carried[1]} are given, and one of them is enough"
+        message = f"{carried[0]} and {carried[1]} are both given, but a line takes one of them"
         raise LineError.at(text, carried[1], message)
     return row
 
@@ -252,16 +255,16 @@ def _seconds(text: str, row: Mapping[str, Any]) -> float:
     given = row["due_s"]
     due_s = finite(given) if type(given) in (int, float) else None
     if due_s is None:
-        raise LineError.at(text, "due_s", f"due_s is no number of seconds: {given!r:.80}")
+        raise LineError.at(text, "due_s", f"due_s is not a number of seconds: {given!r:.80}")
     return due_s
 
 
-#: In place of what a request carries.
+#: In place of a request's inputs.
 UNKNOWN = -1
 
 
 def content_of_line(row: Mapping[str, Any]) -> bytes:
-    """Equal for two requests of one model that carry the same; empty where that is not known."""
+    """Bytes that are equal for two requests of a model with equal inputs; empty if unknown."""
     given = {key: row[key] for key in ("inputs", "entry") if key in row}
     if not given:
         return b""
@@ -270,7 +273,7 @@ def content_of_line(row: Mapping[str, Any]) -> bytes:
 
 
 def shapes_of_line(row: Mapping[str, Any]) -> LineShapes:
-    """What a line says of the shapes of its inputs, whether or not these fit the model."""
+    """The shapes of inputs in a line, whether or not they fit the model."""
     given = row.get("shapes", row.get("inputs"))
     shapes = []
     for name, value in given.items() if isinstance(given, dict) else ():
@@ -283,10 +286,10 @@ def shapes_of_line(row: Mapping[str, Any]) -> LineShapes:
 
 
 def streams_of(recording: Recording, models: Mapping[str, str]) -> Order:
-    """The stream of each request, as its place in ``models``: the model of each stream.
+    """The stream of each request, as an index into ``models``: the model of each stream.
 
     Raises:
-        SpecError: Requests belong to no stream, or none to one.
+        SpecError: A request belongs to no stream, or a stream has no request.
     """
     names, numbers = [*models], []
     for place, label in enumerate(recording.labels):
@@ -302,22 +305,12 @@ def streams_of(recording: Recording, models: Mapping[str, str]) -> Order:
     each: Order = np.array(numbers, np.int64)[recording.owners]
     for number, name in enumerate(names):
         if number not in numbers:
-            raise SpecError(f"{recording.path}: none of its requests is of the stream {name}", HINT)
+            raise SpecError(f"{recording.path}: no request belongs to stream {name}", HINT)
     return each
 
 
 def _no_stream(label: Label, models: Mapping[str, str]) -> str:
     known = listed(f"{name} (model {model})" for name, model in models.items())
     given = [f"{key} {value!r}" for key, value in vars(label).items() if value]
-    said = f"no one stream has {' and '.join(given)}" if given else "it names no stream"
+    said = f"no single stream has {' and '.join(given)}" if given else "it names no stream"
     return plain(f"{said}; the spec's streams are {known}")
-
-
-@contextmanager
-def opened(path: Path) -> Iterator[BinaryIO]:
-    """A file to read; that it cannot be is a mistake of the spec."""
-    try:
-        with open_regular(path) as file:
-            yield file
-    except OSError as error:
-        raise SpecError(f"{path}: {error.strerror}") from error

@@ -1,6 +1,6 @@
-"""Makes a recording of what teams have: requests in any order become lines in that of their times.
+"""Writes a recording from logs and traces: a line per request, sorted by time.
 
-Lines wait on disk until all are there, so that what they hold may be larger than memory.
+Lines wait on disk until all are read, so that their content may be larger than memory.
 """
 
 from __future__ import annotations
@@ -19,17 +19,20 @@ import numpy as np
 
 from tuner.errors import SpecError
 from tuner.load.traffic.arrivals import Times, too_long
+from tuner.plain import plain
+from tuner.spec.units import count_text, digits
 from tuner.writing import explained
 
 
 @dataclass(frozen=True)
 class LoggedRequest:
-    """A request that was recorded elsewhere.
+    """A request from a log or a trace.
 
     Attributes:
+        at_s: Time of the request, or of its answer.
         row: Its line, without a time.
-        place: Where it was found, as file, line and column.
-        took_s: It came so long before ``at_s``, which is when it was answered.
+        place: Where it was read, as file, line and column.
+        took_s: Seconds from the request to ``at_s``; 0 if ``at_s`` is the time of the request.
     """
 
     at_s: float
@@ -40,51 +43,90 @@ class LoggedRequest:
 
 @dataclass
 class Making:
-    """What was made, and what a user should know of it.
+    """The result of making a recording, with notes for the user.
 
     Attributes:
-        requests: Lines that were written.
+        requests: Number of lines written.
+        length_s: Time from the first to the last request.
         notes: Sentences, each with the number of requests that it is about; 0: all of them.
+        lines: Sentences about lines of a log, each with their number.
+        places: By sentence about what is left out, the place of the first.
     """
 
     requests: int = 0
     length_s: float = 0.0
     notes: dict[str, int] = field(default_factory=dict)
+    lines: dict[str, int] = field(default_factory=dict)
+    places: dict[str, str] = field(default_factory=dict)
 
-    def note(self, sentence: str) -> None:
+    def note(self, sentence: str, place: str = "") -> None:
         self.notes[sentence] = self.notes.get(sentence, 0) + 1
+        if place:
+            self.places.setdefault(sentence, place)
 
     def note_of_all(self, sentence: str) -> None:
         self.notes[sentence] = 0
 
+    def note_lines(self, sentence: str, number: int = 1, place: str = "") -> None:
+        if number:
+            self.lines[sentence] = self.lines.get(sentence, 0) + number
+            self.places.setdefault(sentence, place)
 
-#: What requests are spread by whose times are whole seconds.
+    @property
+    def left_out(self) -> list[str]:
+        """What is left out and why, with count and first place; the most frequent first."""
+        counts = [
+            (notes[sentence], f"{count_text(notes[sentence], noun)}: {sentence}", place)
+            for noun, notes in (("request", self.notes), ("line", self.lines))
+            for sentence, place in self.places.items()
+            if sentence in notes
+        ]
+        counts.sort(key=lambda one: -one[0])
+        return [f"{text} (the first at {place})" for _, text, place in counts]
+
+
+#: Most reasons why nothing is left to record.
+_MOST_REASONS = 3
+#: Seed for spreading requests whose times are whole seconds.
 _SPREAD_SEED = 0
 
 
 def spread(at_s: Times) -> tuple[Times, float]:
-    """Times that are whole seconds, by chance within their second; and the resolution they had.
+    """Spreads a log's times at random within their resolution; the times, and that resolution.
 
-    0 for others, which are as they were. Where no second has two requests there is nothing to
-    spread.
+    The resolution is whole seconds, or a multiple of them, such as a minute. It is 0, and the times
+    stay as they are, for finer times, and if no two requests have the same time.
     """
     integers = at_s.size > 1 and bool(np.all(at_s == np.floor(at_s)))
-    if not integers or np.unique(at_s).size == at_s.size:
+    distinct = np.unique(at_s)
+    if not integers or distinct.size == at_s.size:
         return at_s, 0.0
-    return at_s + np.random.default_rng(_SPREAD_SEED).random(at_s.size), 1.0
+    step_s = 1.0
+    if distinct.size >= _ENOUGH_TIMES:
+        step_s = float(np.gcd.reduce((distinct - distinct[0]).astype(np.int64)))
+    return at_s + step_s * np.random.default_rng(_SPREAD_SEED).random(at_s.size), step_s
+
+
+#: This many times are not all multiples of two seconds by chance.
+_ENOUGH_TIMES = 16
 
 
 def make_recording(
     requests: Iterable[LoggedRequest], path: Path, making: Making, *, of_a_log: bool = False
 ) -> None:
-    """Writes the requests in the order of their times, which count from the first one's.
+    """Writes the requests sorted by time, with times that count from the first request.
 
-    ``making`` is told how many there are; ``path`` is the old file or the whole new one. Times
-    ``of_a_log`` may be whole seconds, and are spread then.
+    The file at ``path`` is the old one or the complete new one.
+
+    Args:
+        requests: The requests, in any order.
+        path: The recording.
+        making: Receives the number of requests, their length, and notes.
+        of_a_log: Times may be whole seconds, which are then spread.
 
     Raises:
         SpecError: There are fewer than two requests, or one comes more than `MOST_S` after another.
-        EnvironmentNotReadyError: It cannot be written.
+        EnvironmentNotReadyError: The file cannot be written.
     """
     at_s, took_s, offsets, lengths = array("d"), array("d"), array("q"), array("q")
     unfinished = path.with_name(f".tune-{secrets.token_hex(8)}.tmp")
@@ -107,12 +149,18 @@ def make_recording(
                 if len(at_s) < 2:
                     what = "one request" if at_s else "no request"
                     message = f"there is {what} to record, and a recording needs two"
-                    raise SpecError(message, "see tune record --help for what is read")
+                    raise SpecError(
+                        plain("; ".join([message, *making.left_out[:_MOST_REASONS]])),
+                        "tune record --help lists the formats that it reads",
+                    )
                 at, resolution_s = spread(np.array(at_s)) if of_a_log else (np.array(at_s), 0.0)
                 if resolution_s:
-                    making.note_of_all(_SPREAD)
+                    making.note_of_all(_spread_note(resolution_s))
+                elif of_a_log and (step_s := _even_step_s(at)):
+                    making.note_of_all(_SAMPLES.format(step=digits(step_s)))
                 at = at - np.array(took_s)
-                first_s, header = float(at.min()), b'"resolution_s": 1.0' if resolution_s else b""
+                first_s = float(at.min())
+                header = f'"resolution_s": {resolution_s}'.encode() if resolution_s else b""
                 for number in np.argsort(at, kind="stable").tolist():
                     rows.seek(offsets[number])
                     rest = rows.read(lengths[number])
@@ -121,7 +169,7 @@ def make_recording(
                     due_s = round(float(at[number]) - first_s, 6)
                     end = b"}\n" if rest == b"}\n" else b""
                     lines.write(b'{"due_s": ' + str(due_s).encode() + b", ".join(parts) + end)
-                    header = b""  # the first line says it
+                    header = b""  # only the first line has it
                 lines.flush()
                 os.fsync(lines.fileno())
             unfinished.replace(path)
@@ -130,10 +178,28 @@ def make_recording(
     making.requests, making.length_s = len(at_s), float(at.max()) - first_s
 
 
-_SPREAD = (
-    f"times are whole seconds: spread within their second by chance (seed {_SPREAD_SEED}), so "
-    "bursts within a second are not the log's: the recording serves latency SLOs of 1 s or more; "
-    "log milliseconds, as nginx's $msec, for shorter ones"
+def _spread_note(resolution_s: float) -> str:
+    what, step = "whole seconds", "a second"
+    if resolution_s > 1.0:
+        step = f"{digits(resolution_s)} s"
+        what = f"multiples of {step}"
+    return (
+        f"times are {what}: spread within {step} by chance (seed {_SPREAD_SEED}), so bursts within "
+        f"{step} are not the log's: the recording serves latency SLOs of {digits(resolution_s)} s "
+        "or more; log milliseconds, as nginx's $msec, for shorter ones"
+    )
+
+
+def _even_step_s(at_s: Times) -> float:
+    """The gap between times that all have the same one, as samples do; 0 for requests."""
+    gaps = np.diff(np.sort(at_s))
+    even = gaps.size + 1 >= _ENOUGH_TIMES and float(np.ptp(gaps)) < 1e-3
+    return float(gaps[0]) if even and gaps[0] >= 1.0 else 0.0
+
+
+_SAMPLES = (
+    "one line comes each {step} s, as samples of a metric do: a line is taken for one request; of "
+    "rates, write the highest as workload.arrivals.rate"
 )
 
 
@@ -142,14 +208,14 @@ def _refuse_apart(first: LoggedRequest, last: LoggedRequest) -> None:
         places = " and ".join(filter(None, (first.place, last.place)))
         raise SpecError(
             f"{places or 'the last request'}: {long}",
-            "name the unit of the times of a log with --time-unit; or leave out requests of "
-            "another time",
+            "name the unit of a log's times with --time-unit, or leave out requests of another "
+            "time",
         )
 
 
 def entries_at(
     entries: Iterable[dict[str, Any]], times_s: Iterator[float]
 ) -> Iterator[LoggedRequest]:
-    """Entries of perf_analyzer's inputs, one after the other at these times."""
+    """Entries of perf_analyzer's inputs, one after the other, at these times."""
     for entry, at_s in zip(entries, times_s, strict=False):
         yield LoggedRequest(at_s, {"inputs": {n: v for n, v in entry.items() if n != "model"}})

@@ -1,9 +1,10 @@
 """Which requests of a recording a measurement replays, and when.
 
-A measurement that is shorter than the recording replays stretches of it: the busiest one, so that
-a burst is in every window, and others from calm to busy, each for an equal part of the recording's
-time. Before the window comes what came before the first stretch, and after it what followed the
-last. A recording that is shorter than a measurement goes round.
+A measurement that is shorter than the recording replays parts of it, called stretches: the busiest
+one, so that a burst is in every window, and others from calm to busy, each standing for an equal
+part of the recording's time. The requests before the first stretch come before the window, and
+those after the last stretch follow the window. A measurement that is longer than the recording
+repeats it.
 """
 
 from __future__ import annotations
@@ -23,21 +24,21 @@ from tuner.load.traffic.recordings.lines import (
 from tuner.load.traffic.repeats import Order
 from tuner.spec.workload import ArrivalsSpec, RecordingArrivals
 
-#: A stretch is at least so long, for a burst of seconds to fit with what it leaves behind, and a
-#: window has at most so many.
+#: Shortest stretch, long enough for a burst of seconds and its aftermath, and the largest number of
+#: stretches in a window.
 LEAST_STRETCH_S, MOST_STRETCHES = 3.0, 8
-#: So many places of a long recording, evenly apart, stand for all where a stretch may begin.
+#: Number of evenly spaced places of a long recording where a stretch may start.
 MOST_PLACES = 1 << 20
-#: The busiest such part of a stretch has as much before it, and what it leaves behind after it.
+#: Share of a stretch in its busiest part; as much time precedes that part and follows it.
 LEAD = 1 / 3
-#: Of so many requests in a row the same share is left out or sent once more.
+#: Among this many consecutive requests, the same share is left out or sent once more.
 BLOCK = 20
 _REPLAY = 4  # the seed's stream for stretches; see `traffic.repeats` and `turns` for others
 
 
 @dataclass(frozen=True)
 class Stretch:
-    """A part of a recording, which may reach beyond either end and then goes round."""
+    """A part of a recording; it may extend beyond either end, where the recording wraps around."""
 
     start_s: float
     length_s: float
@@ -53,11 +54,12 @@ class Replay:
 
 @dataclass(frozen=True)
 class RecordedTraffic:
-    """A recording, as the requests of a run come from it.
+    """A recording as the source of a run's requests.
 
     Attributes:
-        order: The stream of each request, as its place among the run's.
-        keeps_pace: A level makes it faster or slower; else more or fewer requests come at a time.
+        recording: The recording.
+        order: Index of each request's stream among the run's.
+        keeps_pace: A level changes the speed; else it changes the number of requests at a time.
     """
 
     recording: Recording
@@ -73,12 +75,14 @@ class RecordedTraffic:
         return busiest_per_s(self.recording) / self.recording.rate_per_s
 
     def replay(self, rate_per_s: float, spans_s: Sequence[float], seed: int) -> Replay:
-        """What comes in a run whose window has this mean rate.
+        """The requests of a run whose window has this mean rate.
 
-        Where the pace is kept, that of the whole recording would have it.
+        With ``keeps_pace``, the whole recording would have that mean rate.
 
         Args:
-            spans_s: Lengths of warm-up, window and what follows.
+            rate_per_s: Mean requests per second.
+            spans_s: Lengths of warm-up, window and tail.
+            seed: Seed of the choice of stretches.
         """
         recording, recorded_per_s = self.recording, self.recording.rate_per_s
         pace = rate_per_s / recorded_per_s if self.keeps_pace else 1.0
@@ -92,10 +96,10 @@ class RecordedTraffic:
 
 
 def recorded_traffic(arrivals: ArrivalsSpec, models: Mapping[str, str]) -> RecordedTraffic | None:
-    """The recording that a spec names, for streams with these models; None where it names none.
+    """The recording that a spec names, for streams with these models; None if it names none.
 
     Raises:
-        SpecError: It cannot be read, or is of other streams.
+        SpecError: The recording cannot be read, or its streams are others.
     """
     if not isinstance(arrivals, RecordingArrivals):
         return None
@@ -104,7 +108,7 @@ def recorded_traffic(arrivals: ArrivalsSpec, models: Mapping[str, str]) -> Recor
 
 
 def busiest_per_s(recording: Recording) -> int:
-    """Requests in its busiest second."""
+    """Number of requests in its busiest second."""
     due_s = recording.due_s
     return int((np.searchsorted(due_s, due_s + 1.0) - np.arange(due_s.size)).max())
 
@@ -112,14 +116,16 @@ def busiest_per_s(recording: Recording) -> int:
 def stretches(
     due_s: Times, length_s: float, spans_s: tuple[float, float, float], seed: int
 ) -> list[Stretch]:
-    """The stretches that fill a window, with what is around them.
+    """The stretches that fill a window, with those before and after it.
 
-    The busiest comes in the middle, so that its queue is worked off within the window, and the
-    others around it as they were recorded.
+    The busiest stretch comes in the middle, so that its queue is worked off within the window. The
+    others are around it in the recorded order.
 
     Args:
-        length_s: After so long the recording begins again.
-        spans_s: Before, of and after the window.
+        due_s: When each request was due.
+        length_s: Time after which the recording starts over.
+        spans_s: Lengths of warm-up, window and tail.
+        seed: Seed of the choice.
     """
     before_s, window_s, after_s = spans_s
     if window_s >= length_s:
@@ -133,7 +139,7 @@ def stretches(
     apart_s = each_s if places < MOST_PLACES else length_s / places
     starts_s = (busiest_s + apart_s * np.arange(places)) % length_s
     busy = _counts(twice_s, starts_s, each_s)
-    busy[0] += due_s.size  # the last of all, also where another has as many
+    busy[0] += due_s.size  # the busiest of all, also among equals
     rng = np.random.default_rng((seed, _REPLAY))
     *calmer, last = np.array_split(np.argsort(busy, kind="stable"), count)
     chosen = sorted(float(starts_s[rng.choice(part)]) for part in calmer)
@@ -149,14 +155,14 @@ def stretches(
 
 
 def _counts(twice_s: Times, starts_s: Times, span_s: float) -> Order:
-    """How many requests come within ``span_s`` of each start."""
+    """Number of requests within ``span_s`` after each start."""
     ends = np.searchsorted(twice_s, starts_s + span_s, side="left")
     counts: Order = ends - np.searchsorted(twice_s, starts_s, side="left")
     return counts
 
 
 def cut(due_s: Times, length_s: float, parts: Sequence[Stretch]) -> Replay:
-    """The requests of these stretches, one after the other on one clock."""
+    """The requests of these stretches, one stretch after the other on one clock."""
     times, lines, at_s = [], [], 0.0
     for part in parts:
         end_s = part.start_s + part.length_s
@@ -172,11 +178,10 @@ def cut(due_s: Times, length_s: float, parts: Sequence[Stretch]) -> Replay:
 def scaled(
     replay: Replay, spans_s: Sequence[float], factor: float, order: Order, seed: int
 ) -> Replay:
-    """So many times as many requests in each span, of each stream, by the same pattern in time.
+    """Multiplies the number of requests in each span and stream, with the same pattern in time.
 
-    One that comes several times is spread over the gap to the next of its stream. Which of several
-    neighbours comes more often than the others is left to chance: every second one could be that
-    of one client.
+    Copies of a request are spread over the gap to the stream's next one. Chance decides which of
+    several neighbors gets an extra copy: every second one could belong to the same client.
     """
     ends_s, times, lines = np.cumsum(spans_s), [], []
     for stream in np.unique(order):
@@ -197,7 +202,7 @@ def scaled(
 
 
 def _once_more(count: int, share: float, rng: np.random.Generator) -> Order:
-    """Which of so many come once more: of each block this share, as far as whole numbers allow."""
+    """Which requests get one more copy: this share of each block, as far as whole numbers allow."""
     edges = np.minimum(np.arange(0, count + BLOCK, BLOCK), count)
     quotas = np.diff(np.rint(share * edges)).astype(np.int64)
     keys = np.full(quotas.size * BLOCK, np.inf)

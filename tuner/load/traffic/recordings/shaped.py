@@ -1,4 +1,4 @@
-"""What the requests of a stream of a recording carry, those of each shape by themselves."""
+"""Inputs of a recorded stream's requests, separately for each shape."""
 
 from __future__ import annotations
 

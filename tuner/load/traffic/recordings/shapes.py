@@ -1,4 +1,4 @@
-"""Requests of a recording by shape: each by itself where they are few, else by size."""
+"""Groups of recorded requests by shape: each shape separately if they are few, else by size."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ import numpy as np
 from tuner.load.traffic.recordings.lines import LineShapes, RecordedStream
 from tuner.load.traffic.repeats import Order
 
-#: More shapes than this are told apart by size only, in so many groups with as many requests each.
+#: More shapes than this are grouped by size, into this many groups of equal numbers of requests.
 MOST_SHAPES, GROUPS = 8, 4
 
 
 @dataclass(frozen=True)
 class RecordedGroup:
-    """Requests that are told apart from a stream's others.
+    """A group of a stream's requests.
 
     Attributes:
-        name: What their shape is called, or their sizes; "" where they are all.
-        numbers: In the recording.
+        name: Name of their shape, or range of their sizes; "" for a single group.
+        numbers: Numbers of the requests in the recording.
     """
 
     name: str
@@ -47,7 +47,7 @@ def groups_of(recorded: RecordedStream) -> list[RecordedGroup]:
 
 
 def shape_name(shape: LineShapes, *, alone: bool) -> str:
-    """The name that random inputs have for it: dimensions, with their inputs where it matters."""
+    """The name as with random inputs: the dimensions, with input names where there are several."""
     if alone or len({dims for _, dims in shape}) == 1:
         return str([*shape[0][1]])
     return ", ".join(f"{name} {[*dims]}" for name, dims in shape)

@@ -1,9 +1,9 @@
 """Requests in Triton's own trace files, as ``--trace-config triton,file=FILE`` writes them.
 
-Each is an array of activities with the id of a request (docs/user_guide/trace.md of
-triton-inference-server/server). Values of tensors are there at level TENSORS only, and then not of
-every type as they were: floats with six digits, texts and bytes not told apart from what is
-between them, halves not at all (TraceTensorActivity in its src/tracer.cc).
+A file is an array of activities, each with the id of a request (docs/user_guide/trace.md of
+triton-inference-server/server). Only level TENSORS has the values of tensors, and not exactly for
+every type: floats have six digits, texts and bytes are not separated from each other, and halves
+are missing (TraceTensorActivity in server's src/tracer.cc). `otel_trace` reads spans.
 """
 
 from __future__ import annotations
@@ -17,53 +17,62 @@ from pathlib import Path
 from typing import Any
 
 from tuner.errors import SpecError
-from tuner.load.traffic.recordings.lines import MOST_BYTES, opened
+from tuner.load.traffic.recordings.json_elements import ElementError, elements
+from tuner.load.traffic.recordings.lines import MOST_BYTES
 from tuner.load.traffic.recordings.making import LoggedRequest, Making
+from tuner.load.traffic.recordings.otel_trace import has_spans, requests_of_spans
+from tuner.load.traffic.source_files import opened_source
 
-#: Moments at which a request may have come, the truest first. The wait of gRPC begins before it.
+#: Moments of a request's arrival, the most accurate first. gRPC's wait starts before the arrival.
 _CAME = ("HTTP_RECV_START", "GRPC_WAITREAD_END", "REQUEST_START")
 _INPUT = "TENSOR_QUEUE_INPUT"
-#: Types whose values can be read back.
+#: Types whose values can be read exactly.
 _READ: dict[str, Callable[[str], Any]] = {
     **dict.fromkeys(("INT16", "INT32", "INT64", "UINT16", "UINT32", "UINT64"), int),
     **dict.fromkeys(("FP32", "FP64"), float),
     "BOOL": lambda text: bool(int(text)),
 }
-#: Activities of so many requests may be mixed; then the oldest is taken to be complete.
+#: Most requests with interleaved activities; beyond it, the oldest counts as complete.
 _MOST_OPEN = 10_000
-#: A request of more inferences than this has a first dimension that is no batch.
+#: With more inferences in one request, its first dimension cannot be a batch.
 _MOST_INFERENCES = 10_000
 _NEXT = re.compile(r',\s*(?={"id":)')
-#: A tensor whose data is no JSON: Triton writes texts as they are.
+#: A tensor whose data is not JSON: Triton writes texts unescaped.
 _TENSOR = re.compile(
     r'{"id":(\d{1,18}),"activity":"(\w+)","tensor":{"name":"([^"]*)","data":.*'
     r'"shape":"([\d,]*)","dtype":"(\w+)"}}',
     re.DOTALL,
 )
 _DECODER = json.JSONDecoder(strict=False)
-_BEFORE, _BETWEEN = re.compile(r"[\[ \t\r\n]*"), re.compile(r"[, \t\r\n]*")
 _TENSOR_KEYS = ("name", "shape", "dtype", "data")
 _SHAPE = re.compile(r"(?:\d{1,9}(?:,\d{1,9})*)?")
 #: Ids and moments have 64 bits.
 _LARGEST = 1 << 63
 _CHUNK = 1 << 20
-_HINT = "give the files of --trace-config triton,file=FILE, with rate=1 and level=TIMESTAMPS"
+_HINT = (
+    "give the files of --trace-config triton,file=FILE, with rate=1 and level=TIMESTAMPS, or "
+    "spans of OpenTelemetry (docs/recordings.md)"
+)
 
 NO_VALUES = "shapes and no values: their tensors are of a type that a trace does not keep"
 NO_TENSORS = "times only: trace with level=TENSORS as well, or say in the spec what they carry"
 NO_TIME = "no time, left out: trace with level=TIMESTAMPS"
 SPLIT = "several inferences, of which each is a request of the recording at the same moment"
 ROUNDED = "floats with the six digits that a trace has"
+TIMES_ONLY = "times only: say in the spec what they carry"
 CUT = "the last one cut off in the file, left out"
 
 
 @dataclass
 class _Traced:
-    """What is known of one request.
+    """What a trace shows of one request.
 
     Attributes:
-        place: Of its first activity.
-        inputs: Tensors by name; of two with the same name the last.
+        place: Place of its first activity.
+        model: Name of the model.
+        child: A model or an ensemble sent the request.
+        moments_ns: Time of each activity by name.
+        inputs: Tensors by name; the last one of a name counts.
     """
 
     place: str
@@ -76,18 +85,25 @@ class _Traced:
 def requests_of_trace(
     paths: Sequence[Path], making: Making, *, batched: bool, named: bool
 ) -> Iterator[LoggedRequest]:
-    """The requests of trace files, without those that models and ensembles sent themselves.
+    """The requests in trace files, without those that models and ensembles sent themselves.
 
     Args:
+        paths: The trace files.
+        making: Receives notes about requests that are left out or changed.
         batched: The first dimension of tensors is the batch.
-        named: Each line says its model.
+        named: Each line gets the name of its model.
 
     Raises:
-        SpecError: A file is no trace.
+        SpecError: A file is not a trace.
     """
     for path in paths:
         under_way: dict[int, _Traced] = {}
         for place, activity in _activities(path, making):
+            if has_spans(activity):
+                for request in requests_of_spans(activity, place, named=named):
+                    making.note(TIMES_ONLY)
+                    yield request
+                continue
             number = activity["id"]
             _add(under_way.setdefault(number, _Traced(place)), activity)
             if len(under_way) > _MOST_OPEN:
@@ -113,7 +129,7 @@ def _requests(
         return
     at_ns = next((traced.moments_ns[name] for name in _CAME if name in traced.moments_ns), None)
     if at_ns is None:
-        making.note(NO_TIME)
+        making.note(NO_TIME, traced.place)
         return
     row: dict[str, Any] = {"model": traced.model} if named else {}
     rows = _rows(traced, making, batched)
@@ -124,7 +140,7 @@ def _requests(
 
 
 def _rows(traced: _Traced, making: Making, batched: bool) -> list[dict[str, Any]]:
-    """What each inference of a request carries, with its values or else with its shapes."""
+    """The inputs of each inference of a request: values, or else shapes."""
     inputs = [*traced.inputs.values()]
     shapes = {t["name"]: [int(d) for d in t["shape"].split(",") if d] for t in inputs}
     if not inputs or not all(shapes.values()):
@@ -134,8 +150,8 @@ def _rows(traced: _Traced, making: Making, batched: bool) -> list[dict[str, Any]
     if count > _MOST_INFERENCES:
         raise SpecError(
             f"{traced.place}: a request of {count:,} inferences, by the first dimension of its "
-            f"tensors; at most {_MOST_INFERENCES:,} are recorded",
-            "--no-batch: the first dimension is no batch (max_batch_size: 0)",
+            f"tensors; the limit is {_MOST_INFERENCES:,}",
+            "use --no-batch if the first dimension is not a batch (max_batch_size: 0)",
         )
     dims = {name: shape[1:] if batched else shape for name, shape in shapes.items()}
     kept = all(tensor["dtype"] in _READ for tensor in inputs)
@@ -158,7 +174,7 @@ def _rows(traced: _Traced, making: Making, batched: bool) -> list[dict[str, Any]
 
 
 def _values(tensor: dict[str, str], shape: Sequence[int], count: int) -> list[list[Any]] | None:
-    """The values of each of so many inferences; None where they cannot be read."""
+    """The values of each of ``count`` inferences; None if they cannot be read."""
     try:
         read = [_READ[tensor["dtype"]](text) for text in tensor.get("data", "").split(",")]
     except ValueError:
@@ -170,39 +186,31 @@ def _values(tensor: dict[str, str], shape: Sequence[int], count: int) -> list[li
 
 
 def _activities(path: Path, making: Making) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The array's elements one by one, each with its place, also where its server was killed."""
-    text, at, first = "", 0, True
-    line, line_start = 1, 0  # of the place in `text` that is read next
-    with opened(path) as file:
-        while True:
-            chunk = file.read(_CHUNK).decode(errors="replace")
-            text += chunk
-            while True:
-                before, between = at, (_BEFORE if first else _BETWEEN).match(text, at)
-                at = between.end() if between else at
-                if breaks := text.count("\n", before, at):
-                    line, line_start = line + breaks, text.rindex("\n", before, at) + 1
-                place = f"{path}:{line}:{at - line_start + 1}"
-                element, end = _element(text, at)
-                if end is None:
-                    break
-                if not _is_activity(element):
-                    raise SpecError(f"{place}: not an activity of Triton's trace", _HINT)
-                yield place, element
-                at, first = end, False
-            text, at, line_start = text[at:], 0, line_start - at
-            if len(text) > MOST_BYTES:
-                raise SpecError(f"{place}: not an activity of Triton's trace", _HINT)
-            if not chunk:
-                break
-    if first:
+    """The array's elements, each with its place; the array may be cut short by a kill."""
+    empty = True
+    with opened_source(path) as file:
+        chunks = iter(lambda: file.read(_CHUNK).decode(errors="replace"), "")
+        try:
+            for line, column, element in elements(chunks, MOST_BYTES, _element):
+                if not (_is_activity(element) or has_spans(element)):
+                    raise _no_activity(path, line, column)
+                yield f"{path}:{line}:{column}", element
+                empty = False
+        except ElementError as error:
+            if not error.cut:
+                raise _no_activity(path, error.line, error.column) from error
+            if not empty:
+                making.note(CUT, f"{path}:{error.line}:{error.column}")
+    if empty:
         raise SpecError(f"{path}: not a trace file of Triton", _HINT)
-    if text.strip("] \t\r\n"):
-        making.note(CUT)
+
+
+def _no_activity(path: Path, line: int, column: int) -> SpecError:
+    return SpecError(f"{path}:{line}:{column}: not an activity of Triton's trace", _HINT)
 
 
 def _element(text: str, at: int) -> tuple[Any, int | None]:
-    """The element that begins at a place, and its end; None as end where more is to be read."""
+    """The element that starts at a position, and its end; None as the end if text is missing."""
     try:
         return _DECODER.raw_decode(text, at)
     except json.JSONDecodeError:
@@ -210,12 +218,12 @@ def _element(text: str, at: int) -> tuple[Any, int | None]:
         if following is None:
             return None, None
         return _unescaped(text[at : following.start()]), following.start()
-    except (ValueError, RecursionError):  # a number of thousands of digits, or nested too deep
+    except (ValueError, RecursionError):  # a number of thousands of digits, or too deep nesting
         return None, at
 
 
 def _unescaped(text: str) -> Any:
-    """A tensor's activity without its data; None where it is none."""
+    """A tensor's activity without its data; None if it is not one."""
     match = _TENSOR.fullmatch(text)
     if match is None:
         return None
@@ -225,7 +233,7 @@ def _unescaped(text: str) -> Any:
 
 
 def _is_activity(element: Any) -> bool:
-    """Whether all that is read of it is there, and of the types that Triton writes."""
+    """Whether the element has everything that is read later, with the types that Triton writes."""
     if not isinstance(element, dict) or not _is_number(element.get("id")):
         return False
     moments, tensor = element.get("timestamps", []), element.get("tensor", {})

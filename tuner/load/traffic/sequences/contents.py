@@ -1,4 +1,4 @@
-"""What the requests of sequences carry that come from a file of sequences."""
+"""Inputs of requests that come from a file of sequences."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from tuner.spec.workload import FileInputs
 
 
 class SequenceContents:
-    """The requests of a file of sequences, each in its place; an `InputSource`."""
+    """The requests in a file of sequences, in their places; an `InputSource`."""
 
     def __init__(self, file: RequestFile) -> None:
         self._entries = file.entries
         self.lengths = file.lengths
 
     def of_run(self, seed: int, count: int, lines: Order | None = None) -> RunInputs:
-        """What these requests carry; without ``lines``, each is a sequence of one request."""
+        """Inputs of these requests; without ``lines``, each is a sequence of one request."""
         del seed
         if lines is None:
             return RunInputs(self.first(count), None)
@@ -35,7 +35,7 @@ class SequenceContents:
         return [self._entries[entry] for entry in begins.tolist()]
 
     def remembered(self, seed: int) -> Sequence[Tensors]:
-        """None: Triton keeps no answers of sequences."""
+        """Empty: Triton does not cache answers of sequences."""
         del seed
         return ()
 
@@ -43,16 +43,16 @@ class SequenceContents:
 def sequence_contents(
     inputs: FileInputs, tensors: Sequence[TensorShape]
 ) -> SequenceContents | None:
-    """The contents of a file of sequences; None of a file of independent requests.
+    """The contents of a file of sequences; None for a file of independent requests.
 
     Raises:
-        SpecError: It cannot be read, or does not fit the model's inputs.
+        SpecError: The file cannot be read, or does not fit the model's inputs.
     """
     file = read_requests(inputs.file, tensors)
     return SequenceContents(file) if file.lengths else None
 
 
 def played_by(stream: Stream) -> tuple[int, ...]:
-    """The length of each sequence that a stream's requests are taken from; none are drawn ones."""
+    """The length of each sequence in a stream's file; empty if sequences are drawn."""
     (shape, *_) = stream.shapes
     return shape.inputs.lengths if isinstance(shape.inputs, SequenceContents) else ()

@@ -1,4 +1,4 @@
-"""Requests of sequences: on a clock for each sequence, and in the order of its requests."""
+"""Requests of sequences: on a clock per sequence, and in the order within a sequence."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tuner.spec.workload import SequenceArrivals, StreamSpec, Workload
 
 @dataclass(frozen=True)
 class Sequences(Traffic):
-    """See `Traffic`; without ``pace`` each request is a sequence of its own."""
+    """Requests of sequences; see `Traffic`. Without ``pace``, each is a sequence of one request."""
 
     pace: SequencePace | None = None
 
@@ -54,7 +54,7 @@ class Sequences(Traffic):
     def schedule(
         self, streams: Sequence[Stream], load: LoadPoint, window: Window, seed: int
     ) -> Schedule | None:
-        """Sequences, and single requests of models that take none, by chance."""
+        """Sequences; single requests of other models are Poisson."""
         if self.pace is None:
             return None
         spans_s = spans_of(window)
@@ -91,7 +91,7 @@ class Sequences(Traffic):
         return CallerJob(maker, facts, one_process=True)
 
     def totals(self, setup: Setup, load: LoadPoint, measured: Measurement) -> Measurement:
-        """Adds how many run at once of the streams that share a load."""
+        """Adds the mean number of sequences in progress, over the streams that share a load."""
         pace = self.pace if load.arrivals is Arrivals.SEQUENCES else None
         shares = [s.requests.share for s in setup.streams if s.takes_sequences and not s.background]
         if pace is None or not shares:

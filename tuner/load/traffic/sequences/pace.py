@@ -1,7 +1,8 @@
-"""Sequences of requests: when which request of which sequence is due, how it is marked, its order.
+"""The schedule of sequences: when each request is due, its marks, and a check of the order.
 
-So many sequences run at once: a line of them is never idle, and each begins when the one before it
-has sent its last request. Users do not speak in step, so each line has a clock of its own.
+A fixed number of sequences is in progress. Each belongs to a line, which is never idle: a sequence
+starts when the line's previous one has sent its last request. Users are not synchronized, so each
+line has its own clock.
 """
 
 from __future__ import annotations
@@ -16,20 +17,20 @@ import numpy as np
 import numpy.typing as npt
 
 from tuner.load.traffic.reply import outputs_in
-from tuner.modelconfig.schema import ModelConfig, enum_name
+from tuner.modelconfig.schema import ModelConfig, enum_name, takes_sequences
 
-#: Arrival times in seconds from the start of the load, ascending.
+#: Due times in seconds from the start of the load, ascending.
 _Times = npt.NDArray[np.float64]
-#: The number of the sequence of each request, from 0.
+#: Number of each request's sequence, from 0.
 Numbers = npt.NDArray[np.int64]
 #: The seed's stream for sequences; see `traffic.turns` for another.
 _SEQUENCES = 4
-#: Ids stay within 31 bits: a model may take them as TYPE_INT32.
+#: First ids stay small enough for ids within 31 bits: a model may take them as TYPE_INT32.
 _MOST_FIRST_ID = 1 << 30
 
 
 class SequenceIds(Enum):
-    """How a model wants to be told which sequence a request belongs to."""
+    """The type of id with which a request names its sequence."""
 
     NUMBERS = "numbers"
     TEXTS = "texts"
@@ -37,12 +38,12 @@ class SequenceIds(Enum):
 
 @dataclass(frozen=True)
 class SequencePace:
-    """What all sequences have in common.
+    """Properties that all sequences share.
 
     Attributes:
-        lengths: Requests of a sequence, fewest and most; drawn evenly. None where every sequence
-            comes from a file.
-        interval_s: From one request of a sequence to the next.
+        lengths: Fewest and most requests of a sequence; uniform. None if every sequence comes from
+            a file.
+        interval_s: Time between two requests of a sequence.
         count_output: See `SequenceSettings`.
     """
 
@@ -51,18 +52,18 @@ class SequencePace:
     count_output: str = ""
 
     def at_once(self, rate_per_s: float) -> float:
-        """Sequences that run at once to make so many requests a second."""
+        """Number of sequences in progress that together send this many requests per second."""
         return round(rate_per_s * self.interval_s, 6)
 
 
 @dataclass(frozen=True)
 class SequencedTimes:
-    """The requests of sequences, ascending.
+    """The requests of sequences, ascending by due time.
 
     Attributes:
-        due_s: When each is due.
-        numbers: The sequence of each, from 0.
-        entries: What each carries, as its place in the file of sequences; None without a file.
+        due_s: When each request is due.
+        numbers: Number of each request's sequence, from 0.
+        entries: Index of each request in the file of sequences; None without a file.
     """
 
     due_s: _Times
@@ -71,8 +72,8 @@ class SequencedTimes:
 
 
 def ids_for(configs: Iterable[ModelConfig]) -> SequenceIds | None:
-    """How requests name their sequence to a model, or to its steps; None where none takes any."""
-    batchers = [c.sequence_batching for c in configs if c.HasField("sequence_batching")]
+    """The type of id for a model, or for its steps; None if none takes sequences."""
+    batchers = [c.sequence_batching for c in configs if takes_sequences(c)]
     if not batchers:
         return None
     controls = [c for b in batchers for t in b.control_input for c in t.control]
@@ -90,15 +91,16 @@ def sequence_arrivals(
 ) -> SequencedTimes:
     """When requests are due, and the sequence of each.
 
-    A load begins in the middle of its sequences, and ends there: these are shorter, and each
-    begins with its first request. A line that is there for a part of the time only leaves out whole
-    sequences. The lines of a seed are the same at each rate.
+    A load starts and ends in the middle of sequences; these are shorter, and each starts with its
+    first request. A line that is needed for a part of the time leaves out whole sequences only. A
+    seed gives the same lines at every rate.
 
     Args:
-        rates_per_s: Requests per second, in each span.
+        rates_per_s: Requests per second in each span.
         spans_s: Lengths of consecutive spans of the run.
-        played: The length of each sequence of a file, of which any is as likely as another; else
-            lengths are drawn.
+        seed: Seed of the draw.
+        pace: Properties of the sequences.
+        played: Length of each sequence in a file, all equally likely; empty: lengths are drawn.
     """
     lines_at_once = [pace.at_once(rate) for rate in rates_per_s]
     count = max(math.ceil(max(lines_at_once)), 1)
@@ -124,12 +126,12 @@ def _line(
     pace: SequencePace,
     played: Sequence[int],
 ) -> SequencedTimes:
-    """The requests of one line, with the number in it of the sequence of each."""
+    """The requests of one line; ``numbers`` count the line's sequences."""
     rng = np.random.default_rng((seed, _SEQUENCES, place))
     offset_s, share_offset = rng.uniform(0.0, pace.interval_s), rng.random()
     due_s = np.arange(offset_s, sum(spans_s), pace.interval_s)
     low, high = (min(played), max(played)) if played else pace.lengths or (1, 1)
-    into = int(rng.integers(high))  # the first sequence began before the load
+    into = int(rng.integers(high))  # the first sequence started before the load
     count = due_s.size // low + into + 2
     which = rng.integers(len(played), size=count) if played else None
     lengths = rng.integers(low, high + 1, size=count) if which is None else np.array(played)[which]
@@ -139,16 +141,16 @@ def _line(
     there = np.floor((number + 1) * share + share_offset) > np.floor(number * share + share_offset)
     if which is None:
         return SequencedTimes(due_s[there], number[there])
-    begins = np.searchsorted(number, number)  # where its sequence begins in this line
+    begins = np.searchsorted(number, number)  # start of each request's sequence in this line
     first = np.cumsum([0, *played])[which[number]]
     entries = first + np.arange(number.size) - begins
     return SequencedTimes(due_s[there], number[there], entries[there])
 
 
 def last_of_each(sequences: Numbers) -> npt.NDArray[np.bool_]:
-    """Which requests are the last ones of their sequences, of requests in the order they are due.
+    """A mask of the last request of each sequence.
 
-    ``sequences``: the number of each one's sequence.
+    ``sequences``: the sequence of each request, in the order in which they are due.
     """
     last = np.zeros(sequences.size, dtype=bool)
     from_the_end = np.unique(sequences[::-1], return_index=True)[1]
@@ -157,12 +159,12 @@ def last_of_each(sequences: Numbers) -> npt.NDArray[np.bool_]:
 
 
 def first_id() -> int:
-    """An id from which on none is in use: drawn, so that other clients hardly have the same."""
+    """A random first id: sequences of other clients are unlikely to use the same ids."""
     return 1 + secrets.randbelow(_MOST_FIRST_ID)
 
 
 def marks(number: int, ids: SequenceIds, *, start: bool, end: bool) -> bytes:
-    """What makes a serialised request, before or after these bytes, one of a sequence."""
+    """Bytes that add a sequence's id and flags to a serialized request, before or after it."""
     from tritonclient.grpc import service_pb2
 
     request = service_pb2.ModelInferRequest()
@@ -176,21 +178,24 @@ def marks(number: int, ids: SequenceIds, *, start: bool, end: bool) -> bytes:
 
 
 def counted_in(answer: bytes, output: str) -> float | None:
-    """The number that a model answered in an output of one value; None where it has none."""
+    """The number in an output of one value; None if the output has no such number."""
     try:
         values = outputs_in(answer).get(output)
         return None if values is None or values.size != 1 else float(values.flat[0])
-    except ValueError:  # not readable, or a text
+    except ValueError:  # unreadable, or text
         return None
 
 
 def out_of_order(counted: float | None, place: int, output: str) -> str:
-    """What is wrong with the answer to a request, by the model's own count; empty where nothing is.
+    """What is wrong with an answer by the model's own count of requests; empty if nothing is.
 
-    ``place``: in its sequence, from 1.
+    Args:
+        counted: The model's count.
+        place: Place of the request in its sequence, from 1.
+        output: Name of the output with the count.
     """
     if counted == place:
         return ""
     if counted is None:
-        return f"output {output} is not one number, so the order is not known"
-    return f"out of order: request {place} of a sequence was the model's number {counted:g}"
+        return f"output {output} is not one number, so the order is unknown"
+    return f"out of order: the model counted request {place} of a sequence as number {counted:g}"

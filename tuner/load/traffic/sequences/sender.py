@@ -1,8 +1,8 @@
-"""Requests of sequences: each is sent when it is due and the one before it has its answer.
+"""Sends requests of sequences, each when it is due and its predecessor has been answered.
 
-What follows a request that failed is not sent and fails with it: its sequence is lost to the user.
-A sequence that the end of the load, or a failure, cuts short is ended by one more request, so that
-the server's slot for it is free again.
+The requests after a failed one are not sent and fail too: the user has lost the sequence. If the
+end of the load or a failure cuts a sequence short, one more request ends it, so that the server
+frees its slot.
 """
 
 from __future__ import annotations
@@ -26,32 +26,32 @@ from tuner.load.traffic.sequences.pace import (
     out_of_order,
 )
 
-#: Called once for a request, with the server's words where it was not answered, or the answer.
+#: Called once per request with its outcome, the server's words without an answer, and the answer.
 Answered = Callable[[Outcome, str, bytes], None]
-#: For sequences to be ended in.
+#: Time to end sequences in.
 _PATIENCE_S, _POLL_S = 10.0, 0.005
 _REFUSED = (Outcome.TIMED_OUT, Outcome.QUEUE_FULL)
-#: Triton's words (sequence_batch_scheduler.cc) for a sequence it does not know, or no more.
+#: Triton's words (sequence_batch_scheduler.cc) for an unknown or forgotten sequence.
 _UNKNOWN = "must specify the START flag"
 _FORGOTTEN = "the server had dropped the sequence after max_sequence_idle_microseconds"
 
 
 @dataclass(frozen=True)
 class SequenceSettings:
-    """What makes requests ones of sequences.
+    """How requests are marked as parts of sequences.
 
     Attributes:
-        first_id: Added to the number of each.
-        count_output: Output in which the model counts the requests of a sequence, from 1; "" where
-            none does.
+        first_id: Added to the number of each sequence.
+        count_output: Output in which the model counts the requests of a sequence, from 1; "" if it
+            does not count them.
     """
 
     first_id: int
     count_output: str = ""
 
 
-class Asks(Protocol):
-    """Sends a request now; `ask` tells its answer too."""
+class AnswerCalls(Protocol):
+    """Sends a request now; `ask` also passes its answer on."""
 
     def send(self, request: bytes, done: Done) -> None: ...
 
@@ -60,7 +60,7 @@ class Asks(Protocol):
 
 @dataclass
 class _Course:
-    """How far a sequence has come; ``ended``: nothing of it is to be sent any more."""
+    """The state of a sequence; ``ended``: no more requests of it are sent."""
 
     number: int
     ids: SequenceIds
@@ -76,15 +76,17 @@ class SequenceSender:
     """Sends the requests of a load in the order of their sequences.
 
     Args:
-        numbers: The sequence of each request, in the order in which `send` is called; None: each
+        calls: Sends single requests.
+        settings: How requests are marked.
+        numbers: The sequence of each request, in the order of calls of `send`; None: each request
             is a sequence of its own.
-        ids: How the id of each is told, likewise; used again and again. None: its model takes no
-            sequences, so that it is sent as it is, and has any number.
+        ids: Type of id of each request's model, in the same order; repeated when exhausted. None:
+            the model takes no sequences, so that the request is sent unmarked, whatever its number.
     """
 
     def __init__(
         self,
-        calls: Asks,
+        calls: AnswerCalls,
         settings: SequenceSettings,
         numbers: Numbers | None,
         ids: Sequence[SequenceIds | None],
@@ -99,7 +101,7 @@ class SequenceSender:
         self._ending = False
 
     def send(self, request: bytes, done: Done) -> None:
-        """Takes the next request of the load, which is due; ``done`` as with `GrpcCalls.send`."""
+        """Takes the next due request of the load; ``done`` as in `GrpcCalls.send`."""
         k, self._sent = self._sent, self._sent + 1
         ids = self._ids[k % len(self._ids)]
         if ids is None:
@@ -117,7 +119,7 @@ class SequenceSender:
         self._go_on(course)
 
     async def end(self, patience_s: float = _PATIENCE_S) -> int:
-        """Ends each sequence that is under way; how many could not be ended in time."""
+        """Ends each sequence in progress; returns how many could not be ended in time."""
         self._ending = True
         courses = [course for course in self._courses.values() if course.sent]
         for course in courses:
@@ -129,7 +131,7 @@ class SequenceSender:
         return left
 
     def _go_on(self, course: _Course) -> None:
-        """Sends what is to be sent next of a sequence, if anything is."""
+        """Sends the next request of a sequence, if one is waiting."""
         if course.waiting or course.ended:
             return
         if course.queued:
@@ -165,12 +167,12 @@ class SequenceSender:
             self._break(course, words)
             course.ended |= outcome in _REFUSED and place == 1  # it has no slot
         if course.ended and not course.broken:
-            del self._courses[course.number]  # nothing of it comes any more
+            del self._courses[course.number]  # no request follows
         done(outcome, words)
         self._go_on(course)
 
     def _break(self, course: _Course, words: str) -> None:
-        course.broken = f"not sent, since a request before it in its sequence failed: {words}"
+        course.broken = f"not sent, since an earlier request of its sequence failed: {words}"
         while course.queued:
             _, done, _ = course.queued.popleft()
             done(Outcome.FAILED, course.broken)
@@ -180,7 +182,7 @@ class SequenceSender:
 
 
 class SequenceCaller:
-    """Sends requests by a `SequenceSender`; see `tuner.load.client.calls.Caller`."""
+    """Sends requests with a `SequenceSender`; see `tuner.load.client.calls.Caller`."""
 
     def __init__(self, calls: Any, sender: SequenceSender) -> None:
         self._calls, self._sender = calls, sender
@@ -188,7 +190,7 @@ class SequenceCaller:
         self.send = sender.send
 
     async def account(self, answers: Answers, offset_ns: int) -> Answers:
-        """Ends what is under way, unless the server is gone."""
+        """Ends sequences in progress, unless the server is gone."""
         del offset_ns
         return answers if answers.lost else replace(answers, unended=await self._sender.end())
 

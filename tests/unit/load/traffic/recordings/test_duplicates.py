@@ -45,22 +45,22 @@ def recorded(directory: Path, *rows: dict[str, object]) -> Duplicates | None:
 def test_share_of_repeats_the_caches_and_the_client_are_reported(tmp_path: Path) -> None:
     rows = [{"inputs": {"x": [k % 3]}, "client": "rogue"} for k in range(57)]
     rows += [{"inputs": {"x": [100 + k]}, "client": "web"} for k in range(3)]
-    found = recorded(tmp_path, *rows)
-    assert found is not None
-    assert (found.requests, found.repeats, found.client) == (60, 54, "rogue")
-    assert found.caches == ((3, 0.9),)
-    share, whose = found.sentences(response_bytes=1000)
+    repeats = recorded(tmp_path, *rows)
+    assert repeats is not None
+    assert (repeats.requests, repeats.repeats, repeats.client) == (60, 54, "rogue")
+    assert repeats.caches == ((3, 0.9),)
+    share, whose = repeats.sentences(response_bytes=1000)
     assert share.startswith("54 of 60 requests (90%) repeat an earlier one byte for byte; ")
     assert share.endswith("a response cache would answer 90% with 3 responses, 3,000 bytes")
-    assert whose == "rogue sends 100% of the repeats: can it keep its answers?"
+    assert whose == "rogue sends 100% of the repeats: can it reuse its answers?"
 
 
 def test_equal_inputs_of_two_models_are_no_repeats(tmp_path: Path) -> None:
     row = {"inputs": {"x": [1]}}
-    found = recorded(tmp_path, {**row, "model": "a"}, {**row, "model": "b"})
-    assert found is not None
-    assert found.repeats == 0
-    assert list(found.sentences()) == []
+    repeats = recorded(tmp_path, {**row, "model": "a"}, {**row, "model": "b"})
+    assert repeats is not None
+    assert repeats.repeats == 0
+    assert list(repeats.sentences()) == []
 
 
 def test_requests_of_unknown_content_get_no_note(tmp_path: Path) -> None:

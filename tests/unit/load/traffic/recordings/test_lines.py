@@ -28,8 +28,8 @@ def test_times_count_from_the_first_request_and_lines_are_read_by_number(tmp_pat
 
 
 def test_a_last_line_may_lack_its_end(tmp_path: Path) -> None:
-    whole = written(tmp_path, {"due_s": 0}, {"due_s": 1}, end="")
-    assert read_recording(whole).due_s.size == 2
+    path = written(tmp_path, {"due_s": 0}, {"due_s": 1}, end="")
+    assert read_recording(path).due_s.size == 2
 
 
 def test_a_file_that_changed_is_read_again(tmp_path: Path) -> None:

@@ -23,13 +23,14 @@ from tuner.load.traffic.recordings.triton_trace import (
     NO_VALUES,
     ROUNDED,
     SPLIT,
+    TIMES_ONLY,
     requests_of_trace,
 )
 
 
-def made(found: Any, directory: Path, making: Making | None = None) -> list[dict[str, Any]]:
+def made(requests: Any, directory: Path, making: Making | None = None) -> list[dict[str, Any]]:
     path = directory / "made.jsonl"
-    make_recording(found, path, making or Making())
+    make_recording(requests, path, making or Making())
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
@@ -39,8 +40,8 @@ def test_requests_come_in_the_order_of_their_times_to_a_microsecond(
     tmp_path: Path, times: list[float]
 ) -> None:
     making = Making()
-    found = [LoggedRequest(t, {"entry": k}) for k, t in enumerate(times)]
-    rows = made(found, tmp_path, making)
+    logged = [LoggedRequest(t, {"entry": k}) for k, t in enumerate(times)]
+    rows = made(logged, tmp_path, making)
     assert [row["due_s"] for row in rows] == [round(t - min(times), 6) for t in sorted(times)]
     assert sorted(row["entry"] for row in rows) == list(range(len(times)))
     assert all(
@@ -50,15 +51,15 @@ def test_requests_come_in_the_order_of_their_times_to_a_microsecond(
     assert [path.name for path in tmp_path.iterdir()] == ["made.jsonl"]
 
 
-def test_what_is_made_is_read(tmp_path: Path) -> None:
-    found = [LoggedRequest(5.0, {}), LoggedRequest(3.5, {"shapes": {"x": [2]}, "stream": "é"})]
-    assert made(found, tmp_path)[0] == {"due_s": 0.0, "shapes": {"x": [2]}, "stream": "é"}
+def test_recording_that_tune_makes_is_read(tmp_path: Path) -> None:
+    logged = [LoggedRequest(5.0, {}), LoggedRequest(3.5, {"shapes": {"x": [2]}, "stream": "é"})]
+    assert made(logged, tmp_path)[0] == {"due_s": 0.0, "shapes": {"x": [2]}, "stream": "é"}
     assert read_recording(tmp_path / "made.jsonl").due_s.tolist() == [0.0, 1.5]
 
 
 def test_half_a_surrogate_pair_of_a_log_is_kept_as_json_has_it(tmp_path: Path) -> None:
-    found = [LoggedRequest(float(k), {"stream": '\ud800"é'}) for k in range(2)]
-    assert [row["stream"] for row in made(found, tmp_path)] == ['\ud800"é'] * 2
+    logged = [LoggedRequest(float(k), {"stream": '\ud800"é'}) for k in range(2)]
+    assert [row["stream"] for row in made(logged, tmp_path)] == ['\ud800"é'] * 2
 
 
 def test_a_recording_that_fails_leaves_the_old_file(tmp_path: Path) -> None:
@@ -101,18 +102,18 @@ def of_trace(
         paths.append(directory / f"trace.json.{number}")
         paths[-1].write_text(text)
     making = Making()
-    found = requests_of_trace(paths, making, batched=batched, named=named)
-    return made(found, directory, making), making.notes
+    logged = requests_of_trace(paths, making, batched=batched, named=named)
+    return made(logged, directory, making), making.notes
 
 
 def test_a_trace_gives_times_and_inputs_of_requests_from_several_files(tmp_path: Path) -> None:
     later = activities(2, 17237660558308, queued("2,0.5", "1,2"))
     first = activities(1, 17237112563681, queued("1,0", "1,2"))
     rows, notes = of_trace(tmp_path, f"[{later}]", f"[{first}]", named=True)
-    held = [{"x": {"content": content, "shape": [2]}} for content in ([1.0, 0.0], [2.0, 0.5])]
+    inputs = [{"x": {"content": content, "shape": [2]}} for content in ([1.0, 0.0], [2.0, 0.5])]
     assert rows == [
-        {"due_s": 0.0, "model": "plain", "inputs": held[0]},
-        {"due_s": 0.547995, "model": "plain", "inputs": held[1]},
+        {"due_s": 0.0, "model": "plain", "inputs": inputs[0]},
+        {"due_s": 0.547995, "model": "plain", "inputs": inputs[1]},
     ]
     assert notes == {ROUNDED: 2}
 
@@ -170,14 +171,69 @@ def test_the_last_of_two_inputs_with_one_name_counts(tmp_path: Path) -> None:
 
 
 def test_a_trace_whose_server_was_killed_gives_what_it_has(tmp_path: Path) -> None:
-    whole = [activities(k, k * 10**9) for k in (1, 2)]
-    rows, notes = of_trace(tmp_path, f'[{",".join(whole)},{{"id":3,"timest')
+    complete = [activities(k, k * 10**9) for k in (1, 2)]
+    rows, notes = of_trace(tmp_path, f'[{",".join(complete)},{{"id":3,"timest')
     assert len(rows) == 2
     assert notes[CUT] == 1
     untimed = '{"id":9,"model_name":"plain","model_version":1}'
-    rows, notes = of_trace(tmp_path, f"[{','.join([*whole, untimed])}")
+    rows, notes = of_trace(tmp_path, f"[{','.join([*complete, untimed])}")
     assert len(rows) == 2
     assert notes[NO_TIME] == 1
+
+
+def span(model: str, at_ns: int, parent: int) -> dict[str, Any]:
+    facts = [
+        {"key": "triton.model_name", "value": {"stringValue": model}},
+        {"key": "triton.trace_parent_id", "value": {"intValue": str(parent)}},
+    ]
+    return {"name": model, "startTimeUnixNano": str(at_ns), "attributes": facts}
+
+
+def test_spans_of_opentelemetry_give_times_and_models_of_requests(tmp_path: Path) -> None:
+    """A collector's file has an object a line; what ensembles and models send has a parent."""
+    first = 1_732_795_201_100_000_000
+    root = {"name": "InferRequest", "startTimeUnixNano": str(first - 1), "events": []}
+    sent = [span("nlp", first, 0), root, span("bert", first + 10**6, 1)]
+    later = [span("bert", first + 25 * 10**7, 0)]
+    texts = [json.dumps({"resourceSpans": [{"scopeSpans": [{"spans": s}]}]}) for s in (later, sent)]
+    rows, notes = of_trace(tmp_path, "\n".join(texts) + "\n", named=True)
+    assert rows == [{"due_s": 0.0, "model": "nlp"}, {"due_s": 0.25, "model": "bert"}]
+    assert notes == {TIMES_ONLY: 2}
+    tags = {"triton.model_name": "bert", "triton.trace_parent_id": 0}
+    spans = [
+        {"startTime": at_us, "tags": [{"key": k, "value": v} for k, v in tags.items()]}
+        for at_us in (5_000_000, 5_250_000)
+    ]
+    jaeger = {"data": [{"spans": [{"startTime": 0, "tags": []}, *spans]}]}
+    rows, notes = of_trace(tmp_path, json.dumps(jaeger), named=True)
+    assert rows == [{"due_s": at_s, "model": "bert"} for at_s in (0.0, 0.25)]
+    with pytest.raises(SpecError, match=r"trace\.json\.0:1:1: not OpenTelemetry's spans"):
+        of_trace(tmp_path, '{"resourceSpans": [{"scopeSpans": [{}]}]}')
+
+
+FIRST_NS = 1_732_795_201_100_000_000
+SPANS = [span("bert", FIRST_NS, 0), span("x", FIRST_NS, 1), span("bert", FIRST_NS + 10**9, 0)]
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        {"batches": [{"scopeSpans": [{"spans": SPANS}]}]},
+        {"batches": [{"instrumentationLibrarySpans": [{"spans": SPANS}]}]},
+        {"trace": {"resourceSpans": [{"scopeSpans": [{"spans": SPANS}]}]}},
+        [
+            {
+                "traceId": "5b8e",
+                "timestamp": FIRST_NS // 1000 + 10**6 * k,
+                "tags": {"triton.model_name": "bert", "triton.trace_parent_id": parent},
+            }
+            for k, parent in ((0, "0"), (0, "1"), (1, "0"))
+        ],
+    ],
+)
+def test_spans_are_read_as_tempo_and_zipkin_give_them(document: Any, tmp_path: Path) -> None:
+    rows, _ = of_trace(tmp_path, json.dumps(document, indent=1), named=True)
+    assert rows == [{"due_s": at_s, "model": "bert"} for at_s in (0.0, 1.0)]
 
 
 def test_elements_of_a_trace_can_be_on_separate_lines(tmp_path: Path) -> None:

@@ -30,10 +30,10 @@ class EmulatedServer:
         self.most_at_once = 0
 
     def ask(self, request: bytes, answered: Callable[[Outcome, str, bytes], None]) -> None:
-        told = service_pb2.ModelInferRequest.FromString(request).parameters
-        number = told["sequence_id"].int64_param
+        parameters = service_pb2.ModelInferRequest.FromString(request).parameters
+        number = parameters["sequence_id"].int64_param
         self.seen[number].append(
-            (told["sequence_start"].bool_param, told["sequence_end"].bool_param)
+            (parameters["sequence_start"].bool_param, parameters["sequence_end"].bool_param)
         )
         self.waiting.append((number, self.count, answered))
         self.count += 1
@@ -51,13 +51,13 @@ def sent(
     numbers: list[int], turns: list[int], server: EmulatedServer
 ) -> tuple[list[tuple[Outcome, str] | None], int]:
     """What became of each request, where after each some are answered; the rest at the end."""
-    found: list[tuple[Outcome, str] | None] = [None] * len(numbers)
+    outcomes: list[tuple[Outcome, str] | None] = [None] * len(numbers)
     sender = SequenceSender(server, SequenceSettings(7), np.array(numbers), [SequenceIds.NUMBERS])
 
     def record_outcome(k: int) -> Callable[[Outcome, str], None]:
         def done(outcome: Outcome, words: str) -> None:
-            assert found[k] is None  # told once
-            found[k] = outcome, words
+            assert outcomes[k] is None  # told once
+            outcomes[k] = outcome, words
 
         return done
 
@@ -76,7 +76,7 @@ def sent(
                 server.answer(0)
         return await ending
 
-    return found, asyncio.run(ended())
+    return outcomes, asyncio.run(ended())
 
 
 @settings(deadline=None)
@@ -85,48 +85,50 @@ def test_each_request_waits_for_the_one_before_it_and_each_sequence_begins_and_e
     numbers: list[int], turns: list[int]
 ) -> None:
     server = EmulatedServer()
-    found, left = sent(numbers, turns, server)
+    outcomes, left = sent(numbers, turns, server)
     assert left == 0
     assert server.most_at_once == 1
-    for own in server.seen.values():
-        assert [start for start, _ in own] == [True] + [False] * (len(own) - 1)
-        assert [end for _, end in own] == [False] * (len(own) - 1) + [True]
+    for marks in server.seen.values():
+        assert [start for start, _ in marks] == [True] + [False] * (len(marks) - 1)
+        assert [end for _, end in marks] == [False] * (len(marks) - 1) + [True]
     if turns[0] % 2:  # all were answered before the end
-        assert set(found) == {(Outcome.ANSWERED, "")}
-        assert {n - 7: len(own) for n, own in server.seen.items()} == Counter(numbers)
+        assert set(outcomes) == {(Outcome.ANSWERED, "")}
+        assert {n - 7: len(marks) for n, marks in server.seen.items()} == Counter(numbers)
 
 
 @settings(deadline=None)
 @given(NUMBERS, st.lists(st.integers(0, 9), min_size=1), st.integers(0, 20))
-def test_what_follows_a_failure_fails_unsent_and_the_sequence_is_ended(
+def test_rest_of_a_sequence_after_a_failure_fails_unsent_and_the_sequence_is_ended(
     numbers: list[int], turns: list[int], which: int
 ) -> None:
     server = EmulatedServer({which: (Outcome.FAILED, "bad input")})
-    found, left = sent(numbers, [1, *turns], server)
+    outcomes, left = sent(numbers, [1, *turns], server)
     assert left == 0
-    broken = [k for k, own in enumerate(found) if own == (Outcome.FAILED, "bad input")]
+    broken = [k for k, outcome in enumerate(outcomes) if outcome == (Outcome.FAILED, "bad input")]
     for k in broken:
-        after = [found[j] for j in range(k + 1, len(numbers)) if numbers[j] == numbers[k]]
-        assert all(own is not None and "not sent" in own[1] for own in after)
-        assert all(own is not None and own[0] is Outcome.FAILED for own in after)
-    for own in server.seen.values():
-        assert own[-1][1]
-        assert sum(end for _, end in own) == 1
+        after = [outcomes[j] for j in range(k + 1, len(numbers)) if numbers[j] == numbers[k]]
+        assert all(outcome is not None and "not sent" in outcome[1] for outcome in after)
+        assert all(outcome is not None and outcome[0] is Outcome.FAILED for outcome in after)
+    for marks in server.seen.values():
+        assert marks[-1][1]
+        assert sum(end for _, end in marks) == 1
 
 
 def test_a_sequence_whose_first_request_was_refused_is_not_ended() -> None:
     server = EmulatedServer({0: (Outcome.QUEUE_FULL, "Exceeds maximum queue size")})
-    found, left = sent([0, 0, 0], [1], server)
+    outcomes, left = sent([0, 0, 0], [1], server)
     assert left == 0
-    assert [own[0] for own in found if own] == [Outcome.QUEUE_FULL] + [Outcome.FAILED] * 2
+    assert [outcome[0] for outcome in outcomes if outcome] == [Outcome.QUEUE_FULL] + [
+        Outcome.FAILED
+    ] * 2
     assert server.seen == {7: [(True, False)]}
 
 
 def test_sequence_dropped_by_the_server_is_reported_with_the_field() -> None:
     server = EmulatedServer({1: (Outcome.FAILED, NEVER_STARTED)})
-    found, _ = sent([0, 0, 0], [1], server)
-    assert found[1] is not None
-    assert "max_sequence_idle_microseconds" in found[1][1]
+    outcomes, _ = sent([0, 0, 0], [1], server)
+    assert outcomes[1] is not None
+    assert "max_sequence_idle_microseconds" in outcomes[1][1]
 
 
 def test_sequences_that_do_not_end_in_time_are_counted() -> None:
@@ -151,10 +153,10 @@ def test_requests_of_a_model_without_sequences_are_sent_as_they_are_and_wait_for
     server = EmulatedServer({1: (Outcome.FAILED, "bad input")})
     numbers, ids = np.array([0, -1, -1, 0]), [SequenceIds.NUMBERS, None, None, SequenceIds.NUMBERS]
     sender = SequenceSender(server, SequenceSettings(7, "count"), numbers, ids)
-    found = list[Outcome]()
+    outcomes = list[Outcome]()
     for _ in ids:
-        sender.send(b"", lambda outcome, _: found.append(outcome))
+        sender.send(b"", lambda outcome, _: outcomes.append(outcome))
     assert dict(server.seen) == {7: [(True, False)], 0: [(False, False)] * 2}
     server.answer(1)
     server.answer(1)
-    assert found == [Outcome.FAILED, Outcome.ANSWERED]
+    assert outcomes == [Outcome.FAILED, Outcome.ANSWERED]
