@@ -9,7 +9,7 @@ from tuner.load.traffic.request_file import place_in_data
 from tuner.modelconfig.base import DEFAULT_SEQUENCE_IDLE_US
 from tuner.modelconfig.schema import ModelConfig, takes_sequences
 from tuner.modelconfig.served import ServedModel
-from tuner.space.sequences import EXAMPLE
+from tuner.space.sequences import DECOUPLED, EXAMPLE
 from tuner.spec.labels import of_label
 from tuner.spec.mistakes import Finding, in_brackets, listed
 from tuner.spec.paths import SEQUENCE_IDLE
@@ -93,7 +93,8 @@ def check_decoupled(case: Case) -> Iterator[Finding]:
     for model in _loaded_models(case):
         if _config(model).model_transaction_policy.decoupled:
             text = f"{model.name} is decoupled, and arrivals are sequences: not measured together"
-            hint = "tune it without the others, or the models that it calls"
+            both = takes_sequences(_config(model))
+            hint = DECOUPLED if both else "tune it without the others, or the models that it calls"
             yield Finding(_ARRIVALS, text, hint=hint)
 
 

@@ -103,13 +103,19 @@ def is_completed(config: ModelConfig, backend: str = "") -> bool:
     """The backend, known or unknown, may fill in what the config leaves out.
 
     ONNX Runtime's completes nothing of a config that has an input and an output (AutoCompleteConfig
-    in onnxruntime_backend), max_batch_size no more than a batcher.
+    in onnxruntime_backend), max_batch_size no more than a batcher; TensorFlow's nothing of a
+    GraphDef, which does not list its tensors (AutoCompleteConfig in tensorflow_backend).
     """
     backend = backend or backend_of(config)
-    if is_ensemble(config) or backend in _NOT_COMPLETED:
+    if is_ensemble(config) or backend in _NOT_COMPLETED or _is_graphdef(config):
         return False
     inputs = config.input or config.batch_input
     return backend != "onnxruntime" or not (inputs and config.output)
+
+
+def _is_graphdef(config: ModelConfig) -> bool:
+    named = config.default_model_filename == "model.graphdef"
+    return bool(config.platform == "tensorflow_graphdef" or (named and not config.platform))
 
 
 def is_tensorrt(config: ModelConfig) -> bool:

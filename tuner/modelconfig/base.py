@@ -15,6 +15,7 @@ from typing import Any
 
 from tuner.errors import SpecError
 from tuner.modelconfig.backends import backend_of
+from tuner.modelconfig.lengths import has_one
 from tuner.modelconfig.path import element_index, get, with_fields
 from tuner.modelconfig.path_steps import Step, format_steps, parse_steps
 from tuner.modelconfig.queues import policy_of_queue
@@ -214,6 +215,12 @@ def unragged_inputs(config: ModelConfig, *, may_batch: bool = False) -> list[str
     if config.max_batch_size < 2 or not batches:
         return []
     return [t.name for t in config.input if -1 in t.dims and not t.allow_ragged_batch]
+
+
+def inputs_of_any_length(config: ModelConfig, *, may_batch: bool = False) -> list[str]:
+    """Those of `unragged_inputs` whose lengths probably differ: not one text, nor one setting."""
+    one = {tensor.name for tensor in config.input if has_one(tensor, config)}
+    return [name for name in unragged_inputs(config, may_batch=may_batch) if name not in one]
 
 
 def _complete(file: ModelConfig, running: ModelConfig) -> ModelConfig:

@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Iterator
 
 from tuner.modelconfig.backends import Mistake, backend_of, is_ensemble
+from tuner.modelconfig.lengths import PICTURE
 from tuner.modelconfig.message import PLACEHOLDERS
 from tuner.modelconfig.queues import policy_of_queue, queue_policies
 from tuner.modelconfig.schema import ModelConfig, enum_name
@@ -18,8 +19,6 @@ _CLASS_SCORES = ("logit", "prob", "score", "label", "class")
 #: Parts of names of what a model of texts takes: two dimensions, the batch and the tokens.
 _TOKENS = ("input_id", "attention_mask", "token_type", "position_id", "segment_id", "input_mask")
 _INTEGERS = ("TYPE_INT32", "TYPE_INT64")
-#: Dimensions of a picture without its batch.
-_PICTURE = 3
 #: The text of a parameter that a script was to replace.
 _PLACEHOLDER = re.compile(PLACEHOLDERS)
 #: Its documents leave placeholders in a config: the backend takes each for a parameter left out.
@@ -60,7 +59,7 @@ def _holds_batch(tensor: ModelConfig) -> bool:
     tokens = kind in _INTEGERS and any(word in tensor.name.lower() for word in _TOKENS)
     if tokens and len(dims) == 2 and dims[0] == -1:
         return True
-    return kind not in _INTEGERS and len(dims) == _PICTURE + 1 and dims[0] == -1
+    return kind not in _INTEGERS and len(dims) == PICTURE + 1 and dims[0] == -1
 
 
 def fixed_batch(config: ModelConfig) -> Iterator[Mistake]:

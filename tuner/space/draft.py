@@ -11,8 +11,15 @@ from typing import Any
 
 from tuner.errors import SpecError
 from tuner.modelconfig.backends import is_ensemble
-from tuner.modelconfig.base import unragged_inputs
-from tuner.modelconfig.schema import batches_sequences, enum_name, inputs_sent, shape_tensors
+from tuner.modelconfig.base import inputs_of_any_length
+from tuner.modelconfig.lengths import SETTING, begins_with_batch, has_one, is_named
+from tuner.modelconfig.schema import (
+    batches_sequences,
+    enum_name,
+    inputs_sent,
+    shape_tensors,
+    takes_sequences,
+)
 from tuner.modelconfig.traps import batch_in_dims
 from tuner.space.build import LLM_BACKENDS, refuse_unmeasurable
 from tuner.space.draft_instances import Machine, any_on_gpu
@@ -21,6 +28,7 @@ from tuner.space.draft_server import CACHE, cache_of_server, server_section, var
 from tuner.space.draft_slos import example_slo, latency_bound, slo_lines
 from tuner.space.draft_space import DraftedModel, answer_many_times, are_for_sequences, space_of
 from tuner.space.draft_text import COLUMN, DraftEntry, Remark, flow, remarks, written
+from tuner.space.sequences import DECOUPLED
 from tuner.spec.paths import CONFIG_NAME
 from tuner.spec.slo import Slo
 from tuner.spec.units import count_text
@@ -31,11 +39,6 @@ TRIALS, BUDGET_S = 30, 1200
 #: The size used for a dimension that config.pbtxt leaves open, or less, so that an input has at
 #: most this many elements: nobody should send megabytes in each request without asking for it.
 OPEN_DIMENSION, MOST_ELEMENTS = 128, 1 << 16
-#: Words of names of what code acts on: of these a request has one, whatever number dims allow.
-_SETTING = re.compile(
-    r"beam|count|guidance|height|len(gth)?s?|limit|max|min|num(?!er)\w*|scale|seed|size|steps?|"
-    r"temperature|threshold|top|width"
-)
 #: Words of names of integers that refer to something else, of which a request has many.
 _REFERRING = re.compile(r"keys?|offsets?|index|indices")
 _EVERY_LINE = "Every line may be changed; docs/spec.md has them all,"
@@ -99,6 +102,7 @@ def draft_spec(
     for name, config in steps.items():
         refuse_unmeasurable(name, config)
     many = answer_many_times(models)
+    _refuse_decoupled_sequences(models)
     cached = not many and not any(map(batches_sequences, steps.values()))
     slos = slos or (example_slo(many=many),)
     bound = latency_bound((*given.slos, *slos) if given else slos)
@@ -126,6 +130,17 @@ def draft_spec(
         searched = [_space(known, fields, drafted.bounds)]
     draft = [*_head(place, given), _workload(models, given), *searched, *tail_of(machine)]
     return "\n".join(written(draft)) + "\n"
+
+
+def _refuse_decoupled_sequences(models: Mapping[str, DraftedModel]) -> None:
+    taking = [name for name, part in models.items() if takes_sequences(part.config)]
+    many = [n for n, part in models.items() if part.config.model_transaction_policy.decoupled]
+    if both := [name for name in taking if name in many]:
+        text = f"{both[0]} takes sequences and is decoupled: not measured"
+        raise SpecError(text, DECOUPLED)
+    if taking and many:
+        text = f"{many[0]} is decoupled, and {taking[0]} takes sequences: not measured together"
+        raise SpecError(text, "draft one without the other, or the models that are called")
 
 
 def _as_given(models: Mapping[str, DraftedModel], given: Given) -> dict[str, DraftedModel]:
@@ -159,17 +174,17 @@ def open_shapes(config: Any) -> dict[str, list[int]]:
     """
     choose = all(tensor.optional for tensor in config.input)
     return {
-        tensor.name: _guess(tensor)
+        tensor.name: _guess(tensor, config)
         for tensor in inputs_sent(config)
         if choose or any(d < 0 for d in tensor.dims)
     }
 
 
-def _guess(tensor: Any) -> list[int]:
-    """Most clients send one text, and one of each setting, whatever number of them dims allow."""
-    dims, kind = list(tensor.dims), enum_name(tensor, "data_type")
-    one = kind in ("TYPE_STRING", "TYPE_BOOL") or (dims == [-1] and _is_named(tensor, _SETTING))
-    guess = 1 if one else OPEN_DIMENSION
+def _guess(tensor: Any, config: Any) -> list[int]:
+    """Most clients send one text, one of each setting, and a batch of one."""
+    dims, guess = list(tensor.dims), 1 if has_one(tensor, config) else OPEN_DIMENSION
+    if begins_with_batch(tensor, config):
+        dims[0] = 1
     while guess > 1 and math.prod(guess if d < 0 else d for d in dims) > MOST_ELEMENTS:
         guess //= 2
     return [guess if d < 0 else d for d in dims]
@@ -257,7 +272,7 @@ def _random_inputs(config: Any, given: Given) -> Iterator[DraftEntry | Remark]:
             below.append(
                 Remark("the first of these dimensions may be the batch once more: `tune lint`")
             )
-        if unragged_inputs(config, may_batch=True):
+        if {*inputs_of_any_length(config, may_batch=True)} & {*shapes}:
             below.append(Remark("one length for all: batches form here that do not in production;"))
             below.append(Remark("several: [{dims: [64], share: 70%}, {dims: [256], share: 30%}]"))
         why = open_ones if guessed else ""
@@ -271,25 +286,22 @@ def _random_inputs(config: Any, given: Given) -> Iterator[DraftEntry | Remark]:
     texts = [flow(tensor.name) for tensor in strings]
     if texts:
         yield Remark(f"random strings for {', '.join(texts)}: some models reject them")
-    if named := [flow(tensor.name) for tensor in inputs_sent(config) if _has_meaning(tensor)]:
+    if named := [
+        flow(tensor.name) for tensor in inputs_sent(config) if _has_meaning(tensor, config)
+    ]:
         yield Remark(
             f"random values for {', '.join(named)}: if a setting, a length, a key, a file,"
         )
         yield Remark("give real ones, inputs: {kind: file, file: requests.json}")
 
 
-def _has_meaning(tensor: Any) -> bool:
+def _has_meaning(tensor: Any, config: Any) -> bool:
     """Whether a tensor is probably a number that the code acts on, or the bytes of a file."""
     kind, dims = enum_name(tensor, "data_type"), list(tensor.dims)
-    open_one = dims == [-1] and any(_is_named(tensor, words) for words in (_SETTING, _REFERRING))
+    words = (SETTING, _REFERRING)
+    open_one = dims == [-1] and any(is_named(tensor, word, config) for word in words)
     number = kind.startswith(("TYPE_INT", "TYPE_UINT")) and (dims == [1] or open_one)
     return (number and not tensor.is_shape_tensor) or (kind == "TYPE_UINT8" and dims == [-1])
-
-
-def _is_named(tensor: Any, words: re.Pattern[str]) -> bool:
-    """Whether one of the words is in a tensor's name."""
-    parts = re.findall("[A-Z]?[a-z]+|[A-Z]+", tensor.name)
-    return any(words.fullmatch(part.lower()) for part in parts)
 
 
 def shared_bounds(models: Mapping[str, DraftedModel], slo: Slo) -> dict[str, Slo]:

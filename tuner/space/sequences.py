@@ -8,6 +8,11 @@ from tuner.spec.workload import SequenceArrivals
 
 #: Arrivals for drafts, and for messages of mistakes.
 EXAMPLE = "{kind: sequences, length: 20, interval: 100ms}"
+#: What to do where a request of a sequence may have several answers.
+DECOUPLED = (
+    "tune measures sequences with one answer a request: where that is so, leave decoupled out of "
+    "config.pbtxt"
+)
 
 
 def sequence_note(spec: Spec) -> str:

@@ -12,6 +12,7 @@ from builders.messages_spaces import ENSEMBLE, IO
 from builders.serving import served_one
 from builders.spaces import BATCHING, CACHE, DELAY, INSTANCES, PREFERRED
 
+from tuner.errors import SpecError
 from tuner.modelconfig.backends import is_completed
 from tuner.modelconfig.base import Base
 from tuner.modelconfig.keys import misread_values, unread_keys
@@ -187,6 +188,76 @@ def test_a_guessed_length_says_that_it_batches_as_production_may_not(
     assert remark not in drafted(tmp_path, f'name: "m" {config} {ragged}')[0]
 
 
+@pytest.mark.parametrize(
+    "tensor",
+    [
+        'name: "text" data_type: TYPE_STRING dims: [ -1 ]',
+        'name: "output_len" data_type: TYPE_INT32 dims: [ -1 ]',
+        'name: "stop_words" data_type: TYPE_INT32 dims: [ 2, -1 ] optional: true',
+    ],
+)
+def test_one_length_is_no_matter_where_a_request_has_one_or_none(
+    tmp_path: Path, tensor: str
+) -> None:
+    ids = 'name: "ids" data_type: TYPE_INT32 dims: [ -1 ] allow_ragged_batch: true'
+    config = f'name: "m" max_batch_size: 8 input [ {{ {ids} }}, {{ {tensor} }} ]'
+    assert "one length for all" not in drafted(tmp_path, config)[0]
+
+
+@pytest.mark.parametrize(
+    ("size", "dims", "guess"),
+    [
+        (0, "-1, -1", [1, 128]),
+        (0, "-1, 3, -1, -1", [1, 3, 128, 128]),
+        (0, "-1, 3, 640, 640", [1, 3, 640, 640]),
+        (0, "-1, -1, 3", [128, 128, 3]),  # a picture, or text of a fixed width
+        (0, "-1, 47", [128, 47]),  # rows, of which a request has any number
+        (0, "-1", [128]),
+        (8, "-1, -1", [128, 128]),
+    ],
+)
+def test_a_first_open_dimension_is_the_batch_where_triton_forms_none(
+    tmp_path: Path, size: int, dims: str, guess: list[int]
+) -> None:
+    io = f'input {{ name: "x" data_type: TYPE_INT64 dims: [ {dims} ] }}'
+    text, *_ = drafted(tmp_path, f'name: "m" max_batch_size: {size} {io}')
+    assert yaml.safe_load(text)["workload"]["inputs"]["shapes"] == {"x": guess}
+
+
+def test_input_of_an_ensemble_is_a_setting_where_its_step_says_so() -> None:
+    step = (
+        'step { model_name: "tokens" model_version: -1 '
+        'input_map { key: "text" value: "INPUT_0" } '
+        'input_map { key: "output_len" value: "INPUT_1" } '
+        'output_map { key: "y" value: "y" } }'
+    )
+    inputs = (
+        '{ name: "INPUT_0" data_type: TYPE_STRING dims: [ -1 ] }, '
+        '{ name: "INPUT_1" data_type: TYPE_UINT32 dims: [ -1 ] }'
+    )
+    ensemble = f'platform: "ensemble" input [ {inputs} ] ensemble_scheduling {{ {step} }}'
+    parts = {
+        "e": DraftedModel(parse(ensemble)),
+        "tokens": DraftedModel(parse(f'name: "tokens" backend: "python" input [ {inputs} ]')),
+    }
+    text = draft_spec(parts, Machine(4), "models")
+    assert yaml.safe_load(text)["workload"]["inputs"]["shapes"] == {"INPUT_0": [1], "INPUT_1": [1]}
+    assert "# random values for INPUT_1: if a setting" in text
+
+
+def test_decoupled_model_that_takes_sequences_is_refused_with_what_to_change() -> None:
+    config = "sequence_batching { } model_transaction_policy { decoupled: true }"
+    with pytest.raises(SpecError, match="m takes sequences and is decoupled") as refused:
+        draft_spec({"m": DraftedModel(parse(config))}, Machine(4), "models")
+    assert "leave decoupled out of config.pbtxt" in refused.value.hint
+    parts = {
+        "m": DraftedModel(parse("sequence_batching { }"), calls=("n",)),
+        "n": DraftedModel(parse("model_transaction_policy { decoupled: true }")),
+    }
+    with pytest.raises(SpecError, match="n is decoupled, and m takes sequences"):
+        draft_spec(parts, Machine(4), "models")
+
+
 def test_an_ensemble_is_drafted_with_a_space_for_each_of_its_steps() -> None:
     parts = {
         "m": DraftedModel(parse(ENSEMBLE)),
@@ -300,10 +371,13 @@ def test_variants_are_of_the_versions_that_the_config_serves() -> None:
     assert "version_policy.specific.versions: {choice: [[2], [3]]}" in text
 
 
-@pytest.mark.parametrize("backend", ["onnxruntime", "fil"])
+@pytest.mark.parametrize(
+    "backend",
+    ['backend: "onnxruntime"', 'backend: "fil"', 'platform: "tensorflow_graphdef"'],
+)
 def test_model_with_all_its_tensors_has_the_batch_that_is_written(backend: str) -> None:
-    """ONNX Runtime's backend then completes nothing, FIL's never does."""
-    config = parse(f'backend: "{backend}" max_batch_size: 0' + IO)
+    """ONNX Runtime's backend then completes nothing, FIL's never does, nor that of a GraphDef."""
+    config = parse(f"{backend} max_batch_size: 0" + IO)
     part = DraftedModel(config, completes=is_completed(config))
     text = draft_spec({"m": part}, Machine(4), "models")
     assert "max_batch_size is 0: Triton sends requests one by one." in text

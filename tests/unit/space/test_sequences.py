@@ -64,6 +64,11 @@ def test_sequences_are_measured_with_the_client_that_checks_their_order(tmp_path
         (sequence_config("m"), {"arrivals": {"kind": "poisson"}}, "takes sequences .* are poisson"),
         ("max_batch_size: 4", {"arrivals": PACED}, "m has no sequence_batching"),
         (
+            "model_transaction_policy { decoupled: true }" + sequence_config("m"),
+            {"arrivals": PACED},
+            "m is decoupled, and arrivals are sequences",
+        ),
+        (
             sequence_config("m", "max_sequence_idle_microseconds: 90000"),
             {"arrivals": PACED},
             r"drops a sequence after 0.09 s .* comes after 100ms",

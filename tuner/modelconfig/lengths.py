@@ -1,0 +1,45 @@
+"""What the name, type and dims of an input say about how much of it a request carries."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from tuner.modelconfig.schema import ModelConfig, enum_name
+
+#: Words of names of what code acts on: of these a request has one, whatever number dims allow.
+SETTING = re.compile(
+    r"beam|count|guidance|height|len(gth)?s?|limit|max|min|num(?!er)\w*|scale|seed|size|steps?|"
+    r"temperature|threshold|top|width"
+)
+#: Dimensions of a picture without its batch, and the numbers of its channels.
+PICTURE, CHANNELS = 3, (1, 3, 4)
+
+
+def is_named(tensor: Any, words: re.Pattern[str], config: ModelConfig) -> bool:
+    """Whether one of the words is in an input's name, or in those that an ensemble's steps use."""
+    parts = (p for name in _names(tensor, config) for p in re.findall("[A-Z]?[a-z]+|[A-Z]+", name))
+    return any(words.fullmatch(part.lower()) for part in parts)
+
+
+def _names(tensor: Any, config: ModelConfig) -> Iterator[str]:
+    yield tensor.name
+    for step in config.ensemble_scheduling.step:
+        yield from (inner for inner, outer in step.input_map.items() if outer == tensor.name)
+
+
+def has_one(tensor: Any, config: ModelConfig) -> bool:
+    """Whether most clients send one: a text, a switch, or a setting."""
+    kind = enum_name(tensor, "data_type")
+    setting = list(tensor.dims) == [-1] and is_named(tensor, SETTING, config)
+    return kind in ("TYPE_STRING", "TYPE_BOOL") or setting
+
+
+def begins_with_batch(tensor: Any, config: ModelConfig) -> bool:
+    """Whether the first dimension of a model that Triton does not batch is probably its batch."""
+    dims = list(tensor.dims)
+    if config.max_batch_size or len(dims) < 2 or dims[0] != -1:
+        return False
+    picture = len(dims) == PICTURE and dims[-1] in CHANNELS
+    return len(dims) > PICTURE or (-1 in dims[1:] and not picture)
