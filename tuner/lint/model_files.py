@@ -16,6 +16,7 @@ from pathlib import Path
 from tuner.lint.named_files import named_files
 from tuner.lint.rules import LintFinding, Severity, error_at
 from tuner.modelconfig.backends import (
+    FILES,
     Mistake,
     backend_of,
     is_completed,
@@ -24,8 +25,14 @@ from tuner.modelconfig.backends import (
     model_file_names,
     refused_in_names,
 )
-from tuner.modelconfig.base import turns_on_batching, unragged_inputs
-from tuner.modelconfig.files import ModelFiles, passed_over, served_versions
+from tuner.modelconfig.base import inputs_of_any_length, turns_on_batching
+from tuner.modelconfig.files import (
+    ModelFiles,
+    passed_over,
+    repositories_in,
+    served_versions,
+    unread_configs,
+)
 from tuner.modelconfig.flags import FLAGGED
 from tuner.modelconfig.keys import ignored_threads, unread_keys, values_amiss
 from tuner.modelconfig.known_backends import BACKENDS
@@ -52,9 +59,18 @@ def layout_findings(files: ModelFiles, config: ModelConfig) -> Iterator[LintFind
         text = f"the config's name is {config.name!r}, its directory is {files.model!r}"
         hint = "give both the same name, or leave the name out"
         yield error_at(files, "name", "name-mismatch", text, hint)
-    yield from _unread_configs(files)
+    nameless = not (files.sha256 or files.versions)
+    if nameless and (inner := repositories_in(files.directory)):
+        text = f"this is no model: models lie in {listed(inner, ' and ')}"
+        hint = f"move it out of this repository; tune lint {inner[0]} checks what it holds"
+        yield LintFinding(files.directory, 1, None, Severity.ERROR, "no-backend", text, hint)
+        return
+    unread = [*_unread_configs(files)]
+    yield from unread
     if not files.versions:
         hint = f"make {files.directory / '1'}" + (", empty" if is_ensemble(config) else "")
+        if beside := [name for name in FILES if is_there(files.directory / name)]:
+            hint = f"move {listed(beside, ' and ')} into {files.directory / '1'}"
         text = f"there is no version directory{passed_over(files.directory)}"
         yield LintFinding(files.directory, 1, None, Severity.ERROR, "version-directory", text, hint)
     for version in config.version_policy.specific.versions:
@@ -64,7 +80,7 @@ def layout_findings(files: ModelFiles, config: ModelConfig) -> Iterator[LintFind
     if not is_ensemble(config):
         yield from _model_files(files, config)
     moved = config.model_repository_agents.agents  # they may bring the files
-    if not (is_ensemble(config) or config.platform or files.backend(config) or moved):
+    if not (is_ensemble(config) or config.platform or files.backend(config) or moved or unread):
         text = "neither the config nor a model file says which backend loads this model"
         hint = "write backend: ... in config.pbtxt, or put the model's file into a version"
         yield error_at(files, "default_model_filename", "no-backend", text, hint)
@@ -75,13 +91,12 @@ def _unread_configs(files: ModelFiles) -> Iterator[LintFinding]:
     """Configs of other names and in other places, where there is no config.pbtxt."""
     if files.sha256:
         return
-    beside = [entry.name for entry in files.directory.iterdir()]
+    beside = unread_configs(files.directory)
     misspelt = get_close_matches(CONFIG_NAME, beside, cutoff=0.9)
-    templates = [name for name in beside if name.startswith(f"{CONFIG_NAME}.")]
     inside = [f"{version}/{CONFIG_NAME}" for version in files.versions]
     inside = [name for name in inside if is_there(files.directory / name)]
-    wrong = dict.fromkeys(misspelt, f"rename it to {CONFIG_NAME}")
-    wrong |= dict.fromkeys(templates, f"make {CONFIG_NAME} of it, where it is a template")
+    wrong = dict.fromkeys(beside, f"make {CONFIG_NAME} of it: fill it in where it is a template")
+    wrong |= dict.fromkeys(misspelt, f"rename it to {CONFIG_NAME}")
     wrong |= dict.fromkeys(inside, f"move it to {files.directory}")
     for name, hint in wrong.items():
         place, text = files.directory / name, f"Triton does not read {name}"
@@ -303,8 +318,8 @@ def _stateless_sequences(config: ModelConfig) -> Iterator[Mistake]:
 
 def _unequal_shapes(config: ModelConfig) -> Iterator[Mistake]:
     """Told once, however many inputs there are: one is enough to keep two requests apart."""
-    unragged = unragged_inputs(config)
-    first = next((i for i, t in enumerate(config.input) if t.name in unragged), None)
+    lengths = inputs_of_any_length(config)
+    first = next((i for i, t in enumerate(config.input) if t.name in lengths), None)
     if first is not None:
         text = "requests of different lengths never share a batch"
         hint = "pad them to a few lengths, or set allow_ragged_batch if the model can take that"

@@ -6,7 +6,6 @@ import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
-from os.path import lexists
 from pathlib import Path
 
 from tuner.errors import EnvironmentNotReadyError, SpecError
@@ -15,18 +14,22 @@ from tuner.lint.model_files import config_findings, layout_findings
 from tuner.lint.model_py import knows_sequences, python_findings
 from tuner.lint.rules import RULES, LintFinding, Severity, error_at, refuse_unknown, silenced_in
 from tuner.modelconfig import ensembles
+from tuner.modelconfig.backends import FILES
 from tuner.modelconfig.files import (
     ModelFiles,
+    holds_models,
     is_one_model,
     model_directory,
     model_names,
     read_model,
+    unread_configs,
     versions,
 )
 from tuner.modelconfig.message import ParseMistake, try_parse
 from tuner.modelconfig.queues import HANGS, may_be_full
 from tuner.modelconfig.schema import ModelConfig
 from tuner.modelconfig.tree import Field, Items, Message, build, elements, locate
+from tuner.regular import is_there
 from tuner.spec.mistakes import listed, meant_or_listed
 from tuner.spec.paths import CONFIG_NAME, SEVERAL_REPOSITORIES
 
@@ -61,14 +64,9 @@ def lint_repository(
             f"tune lint {repository.absolute().parent} --model {repository.absolute().name}",
         )
     silent = set(ignore)
-    if not _holds_models(repository):
-        text = f"{repository} has no models: no directory in it has a config.pbtxt or a version"
-        groups = [name for name in names if _holds_models(repository / name)]
-        text += (
-            f"; {listed(groups, ' and ')} hold{'s' * (len(groups) < 2)} models" if groups else ""
-        )
-        raise SpecError(text, "name the directory that holds one directory for each model")
-    weightless = not weights or {d.name for d in repository.glob("[!.]*/[!.]*/")} <= {"configs"}
+    if not holds_models(repository):
+        raise _no_models(repository, names)
+    weightless = not weights or _keeps_no_weights(repository, names)
     if weightless:
         silent |= {rule for rule, text in RULES.items() if text.weights}
     chosen = names if model is None else [model_directory(repository, model).name]
@@ -92,9 +90,24 @@ def lint_repository(
     return reported
 
 
-def _holds_models(repository: Path) -> bool:
-    models = (repository / name for name in model_names(repository))
-    return any(lexists(model / CONFIG_NAME) or versions(model) for model in models)
+def _keeps_no_weights(repository: Path, names: list[str]) -> bool:
+    """No model has a directory, nor a file beside its config that is to be in one."""
+    folders = {folder.name for folder in repository.glob("[!.]*/[!.]*/")}
+    return folders <= {"configs"} and not any(
+        is_there(repository / name / file) for name in names for file in FILES
+    )
+
+
+def _no_models(repository: Path, names: list[str]) -> SpecError:
+    text = f"{repository} has no models: no directory in it has a config.pbtxt or a version"
+    groups = [name for name in names if holds_models(repository / name)]
+    text += f"; {listed(groups, ' and ')} hold{'s' * (len(groups) < 2)} models" if groups else ""
+    inner = [f"{name}/{file}" for name in names for file in unread_configs(repository / name)]
+    if unread := [] if groups else [*unread_configs(repository), *inner]:
+        text += f"; Triton does not read {listed(unread)}"
+        hint = f"make a directory for each model, with a {CONFIG_NAME} and a version such as 1"
+        return SpecError(text, hint)
+    return SpecError(text, "name the directory that holds one directory for each model")
 
 
 def errors_of(repository: Path, model: str, write_to: str = CONFIG_NAME) -> list[LintFinding]:

@@ -7,6 +7,7 @@ import errno
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from os.path import commonpath, lexists, realpath
 from pathlib import Path
 
@@ -233,6 +234,25 @@ def model_names(repository: Path, *, empty: bool = False) -> list[str]:
             or "name the directory that holds one directory for each model",
         ) from error
     return [entry.name for entry in entries if _is_empty(entry) is empty]
+
+
+def holds_models(repository: Path) -> bool:
+    """Whether a directory has one with a config or a version in it."""
+    models = (repository / name for name in model_names(repository))
+    return any(lexists(model / CONFIG_NAME) or versions(model) for model in models)
+
+
+def repositories_in(folder: Path) -> list[Path]:
+    """The folder, or the directories in it, if models lie there: it is then no model itself."""
+    inner = (folder / name for name in model_names(folder))
+    return [place for place in (folder, *inner) if holds_models(place)]
+
+
+def unread_configs(folder: Path) -> list[str]:
+    """Files of a folder that seem to be configs, under names that Triton does not read."""
+    names = sorted(entry.name for entry in folder.iterdir() if entry.is_file())
+    alike = get_close_matches(CONFIG_NAME, names, cutoff=0.9)
+    return [n for n in names if n != CONFIG_NAME and (".pbtxt" in n.lower() or n in alike)]
 
 
 def _is_empty(folder: Path) -> bool:

@@ -221,6 +221,19 @@ def test_a_model_that_triton_does_not_see_is_refused_with_the_reason(
     assert "Triton passes over 0" in tune.err
 
 
+def test_template_and_folder_of_models_are_named_where_no_model_is(
+    tmp_path: Path, tune: Tune
+) -> None:
+    write_model(tmp_path / "m", TENSORS)
+    (tmp_path / "m" / "config.pbtxt").rename(tmp_path / "m" / "config_template.pbtxt")
+    write_model(tmp_path / "group" / "models" / "n", TENSORS)
+    assert tune("init", "m", "--repository", tmp_path, "--output", "-") == 2
+    assert "m holds neither a config.pbtxt nor a model: Triton does not read config_t" in tune.err
+    assert "next:  make config.pbtxt of it" in tune.err
+    assert tune("init", "group", "--repository", tmp_path, "--output", "-") == 2
+    assert f"tune init MODEL --repository {tmp_path / 'group' / 'models'}" in tune.err
+
+
 @pytest.mark.usefixtures("server")
 def test_ensemble_over_a_language_model_is_refused_as_plan_does(tmp_path: Path, tune: Tune) -> None:
     write_model(tmp_path / "e", ENSEMBLE)

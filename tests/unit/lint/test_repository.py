@@ -129,6 +129,16 @@ def test_idle_settings_warn_and_those_that_need_flags_are_notes(repository):
             'input { name: "x" data_type: TYPE_FP32 dims: [ -1 ] }',
         ),
         (
+            "unequal-shapes",
+            'dynamic_batching { } input { name: "ids" data_type: TYPE_INT32 dims: [ -1 ] }',
+            'dynamic_batching { } input { name: "output_len" data_type: TYPE_INT32 dims: [ -1 ] }',
+        ),
+        (
+            "unequal-shapes",
+            'dynamic_batching { } input { name: "x" data_type: TYPE_FP32 dims: [ -1 ] }',
+            'dynamic_batching { } input { name: "text" data_type: TYPE_STRING dims: [ -1 ] }',
+        ),
+        (
             "batch-in-dims",
             'output { name: "logits" data_type: TYPE_FP32 dims: [ -1, 2 ] }',
             'output { name: "logits" data_type: TYPE_FP32 dims: [ 2 ] }',
@@ -971,6 +981,8 @@ def test_directory_with_neither_config_nor_model_is_reported(repository):
     [
         ("config.pbtx", "rename it to config.pbtxt"),
         ("config.pbtxt.in", "make config.pbtxt of it"),
+        ("config_template.pbtxt", "make config.pbtxt of it"),
+        ("small_batch.pbtxt", "make config.pbtxt of it"),
         ("config.pbtxt.j2", "make config.pbtxt of it"),
     ],
 )
@@ -982,6 +994,48 @@ def test_a_misspelt_config_is_an_error(repository, name, advice):
     assert advice in finding.hint
     (repository / "m" / "config.pbtxt").write_text(PYTHON)
     assert lint_repository(repository) == []
+
+
+def test_a_template_alone_is_reported_without_advice_on_a_config_that_is_not_there(repository):
+    add(repository, "m", 'platform: "onnxruntime_onnx"', ["1/.gitkeep"])
+    (repository / "m" / "config.pbtxt").rename(repository / "m" / "config.pbtxt.template")
+    assert only(repository).rule == "config-file"
+
+
+def test_configs_that_lie_in_no_model_are_named(repository):
+    (repository / "detector.pbtxt").write_text(PYTHON)
+    with pytest.raises(SpecError, match=r"Triton does not read detector\.pbtxt") as refused:
+        lint_repository(repository)
+    assert "make a directory for each model" in refused.value.hint
+    (repository / "detector.pbtxt").unlink()
+    (repository / "m" / "src").mkdir(parents=True)
+    (repository / "m" / "config.pbtxt.jinja").write_text(PYTHON)
+    with pytest.raises(SpecError, match=r"does not read m/config\.pbtxt\.jinja"):
+        lint_repository(repository)
+
+
+@pytest.mark.parametrize("inner", ["demo", "demo/models"])
+def test_a_folder_of_models_beside_models_is_no_model(repository, inner):
+    add(repository, "m", PYTHON)
+    add(repository, "other", PYTHON.replace('"m"', '"other"'))
+    (repository / inner).mkdir(parents=True)
+    (repository / "other").rename(repository / inner / "other")
+    finding = only(repository, "demo")
+    assert (finding.rule, finding.severity) == ("no-backend", Severity.ERROR)
+    assert finding.message == f"this is no model: models lie in {repository / inner}"
+    assert f"tune lint {repository / inner}" in finding.hint
+
+
+@pytest.mark.parametrize("others", [(), ("other",)])
+def test_a_model_file_beside_its_config_is_to_be_moved_into_a_version(repository, others):
+    for name in ("m", *others):
+        add(repository, name, PYTHON.replace('"m"', f'"{name}"'))
+    (repository / "m" / "1" / "model.py").rename(repository / "m" / "model.py")
+    (repository / "m" / "1").rmdir()
+    finding = only(repository)
+    assert finding.rule == "version-directory"
+    assert finding.hint == f"move model.py into {repository / 'm' / '1'}"
+    assert lint_repository(repository, weights=False) == []
 
 
 @pytest.mark.parametrize("name", ["0", "01", "v1"])
