@@ -73,7 +73,8 @@ def rules_of(server: Server, run: int) -> tuple[ProofRules, np.random.Generator]
 
 def entrant(server: Server, candidate: object, ratio: float, rng: np.random.Generator) -> Entrant:
     luck = math.exp(SEARCHED * float(rng.standard_normal()))
-    return Entrant(candidate, true_capacity(server) / ratio * luck)  # type: ignore[arg-type]
+    level = true_capacity(server) / ratio * luck
+    return Entrant(candidate, level, level * (1.0 + SEARCHED))  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ import sys
 import time
 from dataclasses import replace
 from pathlib import Path
-from statistics import median
+from statistics import fmean, median
 from types import SimpleNamespace
 from typing import Any
 
@@ -26,7 +26,6 @@ from adverse import BATCHES, LONE, AdverseBench, slowdown
 from proof import entrant, rules_of
 from queues import CURRENT, OTHER, SERVERS, Server, true_capacity
 
-from tuner.proof.entrants import Entrant
 from tuner.proof.measured import MeasuredOnce
 from tuner.proof.proof import _Proof
 from tuner.proof.rounds import RoundsResult, run_rounds
@@ -87,7 +86,7 @@ def proved(current: Server, other: Server, ratio: float, run: int) -> tuple[Roun
     slower = {OTHER: 1.0 if same else slowdown(other, aim)}
     bench = AdverseBench(current, run, slower, NOISE, servers={CURRENT: current, OTHER: other})
     now, finalist = (entrant(current, candidate, 1.0, rng) for candidate in (CURRENT, OTHER))
-    finalist = Entrant(OTHER, ratio * finalist.level)
+    finalist = replace(finalist, level=ratio * finalist.level, at_most=ratio * finalist.at_most)
     measured = MeasuredOnce(bench)  # type: ignore[arg-type]
     race = run_rounds(measured, now, [finalist], rules, lambda: False, lambda *_: None)
     written = bool(race.better) and SoakedProof(bench, measured, rules).writes(race)
@@ -100,8 +99,10 @@ def main() -> None:
     parser.add_argument("--ratio", type=float, default=1.0)
     parser.add_argument("--only", choices=PAIRS)
     options = parser.parse_args()
-    print("| current, other | ratio | called better | kept | written | ratio, median |")
-    print("|---|---|---|---|---|---|")
+    print(
+        "| current, other | ratio | called better | kept | written | ratio, median | rounds, mean |"
+    )
+    print("|---|---|---|---|---|---|---|")
     for name, (current, other) in PAIRS.items():
         if options.only not in (None, name):
             continue
@@ -111,7 +112,8 @@ def main() -> None:
         estimates = [r.ratios[OTHER].estimate for r, _ in runs if OTHER in r.ratios]
         seen = f"{median(estimates):.3f}" if estimates else "-"
         counts = f"{better} of {options.runs} | {kept} | {written}"
-        print(f"| {name} | {options.ratio:g} | {counts} | {seen} |", flush=True)
+        rounds = fmean(len(r.current.rounds) for r, _ in runs)
+        print(f"| {name} | {options.ratio:g} | {counts} | {seen} | {rounds:.1f} |", flush=True)
 
 
 if __name__ == "__main__":

@@ -78,6 +78,18 @@ class Round:
         return any(p.measurement.disturbances for p in self.points)
 
     @property
+    def top(self) -> float:
+        """Upper bound on the capacity, as a level; infinite where the round shows none.
+
+        Where every level missed, the second lowest: a single miss may be chance.
+        """
+        bracket = Bracket.of(self.probes)
+        if bracket.floor is not None:
+            return bracket.top
+        missed = sorted(p.level for p in self.probes if p.outcome is SloOutcome.MISSED)
+        return missed[1] if len(missed) > 1 else math.inf
+
+    @property
     def sustained(self) -> Point:
         """The measurement at the highest level that met every SLO; if none did, at the lowest.
 

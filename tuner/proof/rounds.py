@@ -11,6 +11,7 @@ from statistics import geometric_mean
 from typing import NamedTuple, assert_never
 
 from tuner.errors import ClientLimitError, LoadFailedError, ModelFailsError, TrialError
+from tuner.load.watch.machine import OTHER_CPU_PERCENT
 from tuner.proof.compare import Side, compare
 from tuner.proof.contender import Contender, measure_round
 from tuner.proof.decide import Look, LookResult, answer, look_after
@@ -22,8 +23,13 @@ from tuner.score.capacity import NEAR
 from tuner.score.judge import SloOutcome, too_few_text
 from tuner.score.point import Point
 from tuner.score.ratio import Ratio
+from tuner.score.saturation import FAR
 from tuner.sentences import failed
 from tuner.space.candidate import Candidate
+
+#: What a config sustains in the mean is below the capacity by one of its rounds times this: servers
+#: differ by up to 6% from start to start (`benchmarks/claims`), and short windows err by as much.
+LUCK = 1.15
 
 
 def in_turn(sides: Sequence[Contender], number: int) -> list[Contender]:
@@ -106,26 +112,23 @@ def run_rounds(
     now, others = Contender(current), [Contender(f) for f in finalists]
     ratios: dict[Candidate, Ratio] = {}
     for number in count() if rules.continued else range(int(rules.confirm.rounds)):
-        racing = [f for f in others if not f.left]
-        sides = partial(_sides, now, racing)
-        make_round(number, sides)
-        racing = [f for f in racing if not f.left]
+        make_round(number, partial(_sides, now, _racing(others)))
+        racing = _racing(others)
         if not racing:
             break
+        if far := _far_better(now, racing, rules):
+            return _ended_early(now, others, far)
         time_is_over = late()
         look = look_after(number + 1, rules.confirm.rounds, len(finalists), late=time_is_over)
         if look is None:
             continue
-        for finalist in racing:
-            leave_unless_met(finalist)
-        racing = [f for f in racing if not f.left]
+        racing = _met(racing)
         if not racing:
             break
         if _is_undecided(now, look):
             continue
         if now.outcome is SloOutcome.MISSED and not rules.plan.searches_rates:
-            better = [f for f in racing if _surely_meets(f, now, racing, rules, look.error)]
-            better.sort(key=lambda f: -geometric_mean(f.readings(rules)))
+            better = _surely_meeting(now, racing, rules, look.error)
             if better or (look.last and (time_is_over or not rules.continued)):
                 return RoundsResult(now, tuple(others), {}, tuple(better))
             continue
@@ -141,6 +144,61 @@ def run_rounds(
             return RoundsResult(now, tuple(others), ratios, tuple(better), no_gain)
         _leave(racing, current_ratios, answers, rules, look.error)
     return RoundsResult(now, tuple(others), ratios)
+
+
+def _racing(finalists: Sequence[Contender]) -> list[Contender]:
+    return [f for f in finalists if not f.left]
+
+
+def _met(racing: Sequence[Contender]) -> list[Contender]:
+    """The finalists that met the SLOs; the others leave."""
+    for finalist in racing:
+        leave_unless_met(finalist)
+    return _racing(racing)
+
+
+def _far_better(now: Contender, racing: Sequence[Contender], rules: ProofRules) -> list[Contender]:
+    """The finalists that sustain far more than the current config, the best first.
+
+    More rounds would only tell how much more. The search, on another start of the server, must
+    agree: the current config missed an SLO below the finalist's load, and met all at none above the
+    bound of the rounds. A soak of the current config follows (`surely_less`).
+    """
+    if not rules.compares_capacities:
+        return []
+    at_most, known = _bound(now), now.entrant
+    if known.seen is not None and known.seen.level > at_most:
+        return []
+    least = max(FAR * at_most, known.at_most)
+    taken = now.side(rules).taken_percent
+
+    def is_far(finalist: Contender) -> bool:
+        beside = zip(taken, finalist.side(rules).taken_percent, strict=True)
+        return all(p.passed and p.level >= least for p in finalist.points) and all(
+            now_percent - other <= OTHER_CPU_PERCENT for now_percent, other in beside
+        )
+
+    return sorted(filter(is_far, racing), key=lambda f: -geometric_mean(f.levels()))
+
+
+def _bound(now: Contender) -> float:
+    """Upper bound on what the current config sustains, by all of its rounds."""
+    tops = [
+        level if r.top == math.inf and r.sustained.passed else r.top
+        for r, level in zip(now.rounds, now.levels(), strict=True)
+    ]
+    return LUCK * max(tops)
+
+
+def _ended_early(
+    now: Contender, others: Sequence[Contender], better: Sequence[Contender]
+) -> RoundsResult:
+    """The result where finalists are far better; the others are less than the best of them."""
+    for finalist in others:
+        if finalist not in better and finalist.left is None:
+            finalist.left = Reason(ReasonKind.BEATEN)
+    known = replace(now.entrant, at_most=min(now.entrant.at_most, _bound(now)))
+    return RoundsResult(replace(now, entrant=known), tuple(others), {}, tuple(better))
 
 
 def _is_undecided(current: Contender, look: Look) -> bool:
@@ -202,24 +260,23 @@ def _too_few(side: Contender) -> Reason:
     return Reason(ReasonKind.TOO_FEW_AGAIN, facts=facts)
 
 
-def _surely_meets(
-    finalist: Contender,
-    current: Contender,
-    racing: Sequence[Contender],
-    rules: ProofRules,
-    error: float,
-) -> bool:
-    """Whether a finalist surely uses less of its SLOs than a current config that missed one.
+def _surely_meeting(
+    current: Contender, racing: Sequence[Contender], rules: ProofRules, error: float
+) -> list[Contender]:
+    """The finalists that surely use less of their SLOs than a current config that missed one.
 
-    Near the bound, chance alone makes one of two equal configs miss it.
+    The best come first. Near the bound, chance alone makes one of two equal configs miss it.
     """
 
     def side(contender: Contender) -> Side:
         values = [1.0 / _used(p) for p in contender.points]
         return replace(contender.side(rules), values=values)
 
-    beside = [side(f) for f in racing if f is not finalist]
-    return compare(side(finalist), side(current), error, beside).low > 1.0
+    def meets(finalist: Contender) -> bool:
+        beside = [side(f) for f in racing if f is not finalist]
+        return compare(side(finalist), side(current), error, beside).low > 1.0
+
+    return sorted(filter(meets, racing), key=lambda f: -geometric_mean(f.readings(rules)))
 
 
 def _used(point: Point) -> float:

@@ -94,7 +94,7 @@ def soak(
 
     def put(load: float, number: int) -> Soaked:
         point = _soak_once(measured, candidate, load, rules, remembers_s, number)
-        point_s = max(remembers_s, relaxation_s([point]))
+        point_s = max(remembers_s, relaxation_s([point]))  # longer than at a lower load, if missed
         late = measured_late_share(point.measurement, rules.slos, point_s)
         excuse = _excuse(point, late, rules)
         note((soaked := Soaked(point.measurement, point.slo, late, excuse)).sentence)
@@ -113,8 +113,6 @@ def soak(
             failed.append(NoResult(lower, error.sent_per_s))
         else:
             point = tried[-1].point
-            if is_near(point):  # far above it, the relaxation time is longer than at lower loads
-                remembers_s = max(remembers_s, relaxation_s([point]))
             if point.outcome is not SloOutcome.MISSED:
                 break  # a lower load has even fewer answers
             failed.append(point)
@@ -237,9 +235,13 @@ def surely_less(
 ) -> bool:
     """Whether search and rounds show that the current config sustains less than the winner.
 
+    Rounds that ended before any look do not, where soaks are made: they started too few servers.
+
     ``level``: the load of the winner's first soak.
     """
     ratio = race.ratios.get(winner.candidate)
+    if ratio is None and race.current.rounds:
+        return not float(rules.confirm.soak)
     if ratio is None or rules.looks is not None:  # looks judge no SLO
         return FAR * race.current.entrant.at_most <= proved.credited_level
     now = None if baseline is None else baseline.credited_infer_per_s

@@ -142,6 +142,37 @@ def test_beside_a_config_three_times_behind_one_round_and_the_soak_are_enough() 
     assert gain.at_least
 
 
+def lost_without_overload(bench: ProvingBench) -> Trial:
+    """The search ended the current config's trial at 400/s, before requests piled up."""
+    points = (judge_point(bench.spec.slos, synthetic_measurement(400.0, 80e3)),)
+    score = score_points(bench.spec.objective, points)
+    return Trial(0, CURRENT, TrialState.PRUNED, points, score)
+
+
+def test_where_the_first_round_shows_a_config_far_better_both_are_soaked_next() -> None:
+    bench = bench_of(100.0, 1000.0)
+    verdict = prove(bench, lost_without_overload(bench), *searched(bench, OTHER))
+    assert verdict.status is Status.IMPROVED
+    assert (bench.measured(CURRENT), bench.measured(OTHER)) == (1, 1)
+    assert [candidate for candidate, _ in bench.soaked] == [OTHER, CURRENT]
+    gain = gain_in(verdict.gain)
+    assert gain.at_least
+    assert 6.0 < gain.ratio.low < 10.0
+
+
+def test_current_config_that_sustains_the_winners_load_after_bad_rounds_stays() -> None:
+    """Two of its servers were bad ones: that of the search and that of the first round."""
+
+    class Bad(ProvingBench):
+        def luck(self) -> float:
+            return 1.0 if (CURRENT, True) in self.deployed[:-1] else 0.1
+
+    bench = Bad(spec_of(), {CURRENT: 1000.0, OTHER: 1000.0})
+    verdict = prove(bench, lost_without_overload(bench), *searched(bench, OTHER))
+    assert (bench.measured(CURRENT), bench.soaked[-1][0]) == (1, CURRENT)
+    assert verdict.status is Status.NOT_KNOWN
+
+
 def test_current_config_that_was_only_saturated_sustains_at_most_what_it_answered() -> None:
     bench = bench_of(50.0, 1000.0)
     overloaded = trial(bench, 0, CURRENT, 90)

@@ -23,12 +23,14 @@ from tuner.errors import (
     ServerGoneError,
     TrialError,
 )
+from tuner.measurement.host_use import HostUse
 from tuner.measurement.measurement import Arrivals, Measurement
 from tuner.proof.contender import MOST_LOADS, Contender, Round, measure_round
 from tuner.proof.entrants import Entrant, ProofRules
 from tuner.proof.measured import MeasuredOnce
 from tuner.proof.rounds import RoundsResult, in_turn, run_rounds
 from tuner.proof.verdict import gain_of, why
+from tuner.reason import ReasonKind
 from tuner.record.confirmation import Repeat, Role
 from tuner.score.capacity import LevelRange
 from tuner.score.next_load import LoadPlan
@@ -96,6 +98,54 @@ class TestBadServer:
         result = race(Bad({CURRENT: 1000.0, OTHER: 1001.0}), (990.0, 990.0))
         assert not result.better
         assert result.current.levels()[bad:] == pytest.approx([1000.0] * (12 - bad), rel=0.01)
+
+
+class TestFarBetter:
+    """Rounds beside a current config of a third of the capacity, which the search judged alike."""
+
+    def race(self, bench: FreshBench, *, seen: float | None, missed: float) -> RoundsResult:
+        """``seen`` and ``missed``: loads that the current config met and missed in the search."""
+        point = None if seen is None else judge_point(SLOS, synthetic_server(seen, 2.0 * seen))
+        current = Entrant(CURRENT, seen or missed, missed, point)
+        finalists = [Entrant(OTHER, 1000.0), Entrant(THIRD, 1000.0)]
+        return run_rounds(
+            *(MeasuredOnce(bench), current, finalists, rules(), lambda: False, lambda *_: None)
+        )
+
+    @pytest.mark.parametrize("seen", [None, 95.0])
+    def test_one_round_decides(self, seen: float | None) -> None:
+        result = self.race(
+            FreshBench({CURRENT: 100.0, OTHER: 1000.0, THIRD: 250.0}), seen=seen, missed=110.0
+        )
+        best, other = result.finalists
+        assert (len(result.current.rounds), result.better, result.ratios) == (1, (best,), {})
+        assert 100.0 < result.current.entrant.at_most < 150.0
+        assert other.left is not None
+        assert other.left.kind is ReasonKind.BEATEN
+
+    def test_less_than_three_times_as_much_is_compared_by_more_rounds(self) -> None:
+        bench = FreshBench({CURRENT: 300.0, OTHER: 1000.0, THIRD: 900.0})
+        result = self.race(bench, seen=290.0, missed=310.0)
+        assert len(result.current.rounds) >= 3
+        assert OTHER in result.ratios
+
+    @pytest.mark.parametrize(("seen", "missed"), [(900.0, 1100.0), (None, 1100.0)])
+    def test_a_search_that_disagrees_is_heard(self, seen: float | None, missed: float) -> None:
+        """The current config met the SLOs at a higher load, or missed none below the finalist's."""
+        bench = FreshBench({CURRENT: 100.0, OTHER: 1000.0, THIRD: 1000.0})
+        assert len(self.race(bench, seen=seen, missed=missed).current.rounds) >= 3
+
+    def test_other_programs_beside_the_current_config_decide_nothing(self) -> None:
+        class Beside(FreshBench):
+            def reading(self, level: float, seed: int) -> Measurement:
+                measured = super().reading(level, seed)
+                busy = 30.0 if self.candidate == CURRENT else 0.0
+                return replace(measured, host=HostUse(other_cpu_percent=busy))
+
+        bench = Beside({CURRENT: 100.0, OTHER: 1000.0, THIRD: 1000.0})
+        result = self.race(bench, seen=95.0, missed=110.0)
+        assert len(result.current.rounds) >= 3
+        assert not result.better
 
 
 def test_rounds_that_cannot_be_compared_tell_no_gain() -> None:

@@ -363,17 +363,15 @@ def test_sustained_soak_is_not_repeated_for_longer() -> None:
     assert bench.least_s == [0.0]
 
 
-@pytest.mark.parametrize(("p99_ms", "second_s"), [(200.0, 0.0), (50.0, 2.0 * RELAXATIONS)])
-def test_what_a_queue_far_above_its_bound_remembers_lengthens_no_lower_load(
-    p99_ms: float, second_s: float
-) -> None:
-    """One that missed it closely does: the lower load is near it as well."""
+@pytest.mark.parametrize("p99_ms", [200.0, 50.0])
+def test_what_a_queue_above_its_bound_remembers_lengthens_no_lower_load(p99_ms: float) -> None:
+    """A queue remembers for longer, the nearer it is to its capacity."""
     bench = LongLoads(
         lambda level: remembering(level, 30e3 if level < 100.0 else 1e3 * p99_ms, 2.0)
     )
     outcome, _, _ = soaked(bench, 100.0)
     assert outcome.sustained is not None
-    assert bench.least_s == [0.0, second_s]
+    assert bench.least_s == [0.0, 0.0]
 
 
 # -- a disturbed machine
