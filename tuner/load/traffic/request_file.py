@@ -155,9 +155,13 @@ def data_of(path: Path, hint: str = "") -> Any:
         raise SpecError(f"{path}: {error.strerror}") from error
     except (ValueError, RecursionError) as error:
         text = str(error)
-        if isinstance(error, json.JSONDecodeError) and error.msg == "Extra data":
+        if isinstance(error, UnicodeDecodeError):
+            text = "it is no text in UTF-8"
+        elif isinstance(error, json.JSONDecodeError) and error.msg == "Extra data":
             text = f"another value begins on line {error.lineno}: put all requests into one list"
             text += _of_body(json.JSONDecoder().raw_decode(error.doc)[0])
+        elif isinstance(error, json.JSONDecodeError):
+            text = f"no JSON at line {error.lineno}, column {error.colno} ({error.msg.lower()})"
         raise SpecError(f"{wrong}: {text}", hint) from error
     if not isinstance(document, dict) or "data" not in document:
         raise SpecError(f"{wrong}: not an object with data{_of_body(document)}", hint)
@@ -166,9 +170,12 @@ def data_of(path: Path, hint: str = "") -> Any:
 
 def _of_body(document: Any) -> str:
     """What else is wrong with the body of a request; empty if it is none."""
-    if not isinstance(document, dict) or "inputs" not in document:
-        return ""
-    return "; inputs make it the body of an HTTP request: write each by its name"
+    keys = document.keys() if isinstance(document, dict) else ()
+    if "instances" in keys:
+        return "; instances make it a request of TensorFlow Serving or KServe: call them data"
+    if "inputs" in keys:
+        return "; inputs make it the body of an HTTP request: write each by its name"
+    return ""
 
 
 def not_inputs(entry: Mapping[str, Any]) -> list[str]:
@@ -214,6 +221,10 @@ def _content(given: Any, tensor: TensorShape) -> Content:
 
     form = given if isinstance(given, dict) else {"content": given}
     shape, content = form.get("shape", tensor.shape), form.get("content", form)
+    if isinstance(content, str):
+        listed_as = '["..."]' if tensor.datatype == "BYTES" else '{"b64": "...", "shape": [...]}'
+        text = f"a text is not a list of {tensor.datatype}: write {listed_as}"
+        raise ValueError(text)  # noqa: TRY004
     fits = isinstance(shape, (list, tuple)) and len(shape) == len(tensor.shape)
     sizes = zip(shape, tensor.shape, strict=True) if fits else ()
     if not fits or not all(type(size) is int and dim in (-1, size) for size, dim in sizes):

@@ -220,8 +220,11 @@ def test_a_file_can_be_sampled(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("{", "input format"),
+        ("{", "input format: no JSON at line 1, column 2"),
         ("[]", "input format"),
+        ('{"data": [{"INPUT": [1]},  // one', "input format: no JSON at line 1, column 28"),
+        ('{"instances": [{"INPUT": [1]}]}', "TensorFlow Serving or KServe: call them data"),
+        ('{"data": [{"x": "AAAA"}]}', r'not a list of \w+: write {"b64": "...", "shape"'),
         ('{"data": [3]}', "entry 1: not one"),
     ],
 )

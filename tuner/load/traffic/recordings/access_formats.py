@@ -25,7 +25,8 @@ FORMATS = {
         r'\d+ "[^"]*" "[^"]*" \d+ms'
     ),
     "nginx": re.compile(
-        rf'(?:[^"\[]+ )?\[(?P<time_local>{_DAY} [+-]\d{{4}})\] '
+        rf'(?:[^"\[]+ )?\[(?:(?P<time_local>{_DAY} [+-]\d{{4}})'
+        r"|(?P<time_iso8601>\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[+-]\d\d:\d\d))\] "
         r'(?:\S+ )?"(?P<request>[^"]*)" (?:\d+|-)(?: (?:\d+|-))?(?= |$)'
         r'(?: "[^"]*" "(?P<http_user_agent>[^"]*)")?'
         r'(?:.*?[ =("](?P<request_time>\d+\.\d{3})(?=[ "),;]|$))?.*'
@@ -61,8 +62,38 @@ _PATH = r"(?:https?:/)?/[^\s\",;)]*"
 _REQUEST_IN_LINE = re.compile(
     rf"{_METHOD}[\"|,]* *(?:\w+=)?\"?({_PATH})|\b(?:path|uri|url)=\"?({_PATH})"
 )
+#: A line of nginx's error log, which may quote a request.
+_OF_ERROR_LOG = re.compile(r"\d{4}/\d\d/\d\d \d\d:\d\d:\d\d \[\w+\] \d+#\d+: ")
+_GIVE_REQUESTS = "write their highest rate as workload.arrivals.rate, or give a log of requests"
+_GIVE_RATE = "write a rate as workload.arrivals.rate, or give a log of requests"
+_TOTALS = "it has totals of a load generator, and no requests"
 #: Lines whose requests cannot be recorded: why, and what to do.
 WITHOUT_REQUESTS = (
+    (
+        _OF_ERROR_LOG,
+        "it is nginx's error log, which has failures only",
+        "give its access log",
+    ),
+    (
+        # of wrk, hey, vegeta, ab and bombardier; tables of Locust and perf_analyzer
+        re.compile(
+            r"Running \d+\w+ test @ |Summary:$|Requests +\[total|This is ApacheBench|Bombarding "
+            r"|Timestamp,User Count,|Type,Name,Request Count,"
+            r"|(?:Concurrency|Request Rate),Inferences"
+        ),
+        _TOTALS,
+        _GIVE_RATE,
+    ),
+    (
+        re.compile("Model,Batch,Concurrency,"),
+        "it is a table of Model Analyzer's results, and has no requests",
+        "let it choose the first configs: search: {first: FILE} in a spec",
+    ),
+    (
+        re.compile(r'"?Time"?,.*\w=""'),
+        "it has samples of metrics, as Grafana gives them, and no requests",
+        _GIVE_REQUESTS,
+    ),
     (
         re.compile(rf"\S+:\d+ \[{_DAY}\.\d{{3}}\] \S+ \S+ (?:-?\d+/){{2}}\+?-?\d+ \+?\d+ \S\S "),
         "a line of HAProxy's TCP format is one connection, which may carry many requests",
@@ -89,6 +120,7 @@ WITHOUT_REQUESTS = (
         "let it write %(asctime)s before them (uvicorn --log-config), or give a proxy's log",
     ),
 )
+_RESULT = r'\{\s*"status"\s*:\s*"success"\s*,\s*"data"\s*:\s*\{\s*"resultType"\s*:\s*'
 #: Beginnings of JSON documents that hold no requests of clients: what they are, and what to do.
 DOCUMENTS = (
     (
@@ -97,7 +129,9 @@ DOCUMENTS = (
         "give what your clients sent: the log of a server or proxy, or Triton's trace",
     ),
     (
-        re.compile(r'\{\s*"(?:resourceSpans|batches)"\s*:\s*\['),
+        re.compile(
+            r'\{\s*"(?:resourceSpans|batches)"\s*:\s*\[|(?:\{\s*"data"\s*:\s*)?\[\s*\{\s*"traceI[dD]"'
+        ),
         "it has spans of OpenTelemetry",
         "read it with --from triton-trace",
     ),
@@ -107,13 +141,28 @@ DOCUMENTS = (
         "read it with --from inputs and a --rate",
     ),
     (
-        re.compile(r'\{\s*"status"\s*:\s*"success"\s*,\s*"data"\s*:\s*\{\s*"resultType"'),
+        re.compile(rf'{_RESULT}"streams"'),
+        "it has lines of a log in streams, as Loki's API gives them",
+        "write the lines into a file, and give this: jq -r '.data.result[].values[][1]'",
+    ),
+    (
+        re.compile(_RESULT),
         "it has samples of metrics, as Prometheus gives them, and no requests",
-        "write their highest rate as workload.arrivals.rate, or give a log of requests",
+        _GIVE_REQUESTS,
+    ),
+    (
+        # of oha, bombardier, Artillery, Fortio, autocannon and k6
+        re.compile(
+            r'\{\s*"(?:summary"\s*:\s*\{\s*"successRate|spec"\s*:\s*\{\s*"numberOfConnections'
+            r'|aggregate"\s*:\s*\{\s*"counters|RunType"|url"\s*:[^,]*,\s*"connections'
+            r'|(?:root_group|metrics)"\s*:\s*\{)'
+        ),
+        _TOTALS,
+        _GIVE_RATE,
     ),
 )
-#: Names of the list of rows in a JSON document: of Azure, AWS, Elasticsearch, Google and HAR.
-LISTS_OF_ROWS = ("records", "events", "hits", "entries")
+#: Names of the list of rows in a JSON document: of Azure, AWS, Elasticsearch, Google and HAR, ghz.
+LISTS_OF_ROWS = ("records", "events", "hits", "entries", "details")
 
 
 #: Columns with the path or the request line, and with the user agent; names as `plain_name`.
@@ -232,7 +281,7 @@ def path_in(line: str) -> str:
 def dated_row(line: str) -> dict[str, str] | None:
     """The first date of a line, and the path of its request; None if it lacks one of these."""
     date, path = date_in(line), path_in(line)
-    if not date or not path:
+    if not date or not path or _OF_ERROR_LOG.match(line):
         return None
     probe = _PROBE_IN_LINE.search(line)
     return {DATED: date, "path": path, **({"agent": probe[1]} if probe else {})}
@@ -288,7 +337,7 @@ _BEFORE = re.compile(
     r"^(?:\d{4}-\d\d-\d\dT\S+ (?:stdout|stderr) [FP] "  # Kubernetes' runtimes
     r"|[\w.-]+ +\| (?:\d{4}-\d\d-\d\dT\S+ )?"  # docker compose logs
     r"|\[pod/[^\]]+\] "  # kubectl logs --prefix
-    r"|\d{4}-\d\d-\d\dT\S+ (?:\S+ )?(?=\{)"  # a time before JSON
+    r"|\d{4}-\d\d-\d\dT\S+ (?:[^\s{]\S* )?(?=\{)"  # a time before JSON
     r"|<\d{1,3}>1 (?:\S+ ){5}(?:-|\[[^\]]*\]) "  # RFC 5424
     r"|(?:<\d{1,3}>)?(?:[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d|\d{4}-\d\d-\d\dT\S+) "
     r"[\w.-]+ [\w./-]+(?:\[\d+\])?: )"  # syslog and journalctl

@@ -48,11 +48,16 @@ def object_in(text: str) -> dict[str, Any] | None:
     return None
 
 
-def rows_of_object(record: Row) -> Iterator[Row]:
-    """The row of a JSON object, or the rows of the list in it, as AWS and Azure write them."""
+def rows_of_object(record: Row, before: str) -> Iterator[Row]:
+    """The row of a JSON object, or the rows of the list in it, as AWS and Azure write them.
+
+    Args:
+        before: The text before the object, whose date is that of a row without one.
+    """
     row = _row_of_object(record)
     rows = None if has_path(row) else _list_of_rows(record)
-    yield from [row] if rows is None else map(_row_of_object, rows)
+    for each in [row] if rows is None else map(_row_of_object, rows):
+        yield _with_date(each, before)
 
 
 def _list_of_rows(record: Row, depth: int = 2) -> list[Row] | None:
@@ -80,9 +85,13 @@ def row_after_text(line: str) -> Row | None:
     record = None if start is None else object_in(line[start.end() :].rstrip())
     if start is None or record is None:
         return None
-    row, before = _row_of_object(record), line[: start.start()]
+    return _with_date(_row_of_object(record), line[: start.start()])
+
+
+def _with_date(row: Row, before: str) -> Row:
+    """The row, with the date in the text before it if it has no time."""
     if (date := date_in(before)) and known_time(row) is None and not likely_times(row):
-        row = {**row, DATED: date}
+        return {**row, DATED: date}
     return row
 
 

@@ -133,6 +133,8 @@ def _reader_of(line: str, first: str) -> _Reader | None:
         return _replay_rows
     if line.startswith("#Fields:"):
         return _w3c_rows
+    if any(form.match(line) for form, _, _ in WITHOUT_REQUESTS):
+        return None
     names = next(csv.reader([line.strip()], delimiter=max(",;\t", key=line.count)), [])
     return _csv_rows if not first and len(names) > 1 and _are_names(names) else None
 
@@ -158,7 +160,8 @@ def _line_rows(path: Path, file: TextIOWrapper, making: Making) -> _Rows:
         elif (record := object_in(text)) is not None:
             if number == 1:
                 refuse_document(path, text)
-            yield from ((number, row) for row in rows_of_object(record))
+            before = line.partition(text)[0]
+            yield from ((number, row) for row in rows_of_object(record, before))
         elif (inner := row_after_text(text)) is not None:
             yield number, inner
         elif text.strip():

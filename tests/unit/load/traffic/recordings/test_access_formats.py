@@ -109,6 +109,23 @@ def test_nginx_requests_are_put_back_by_the_time_they_took(tmp_path: Path) -> No
     assert read_recording(tmp_path / "made.jsonl").due_s.tolist() == [0.0, 7.25]
 
 
+def test_nginx_with_dates_in_iso_8601_is_read_alike(tmp_path: Path) -> None:
+    text = nginx(1, more=" 0.250").replace(
+        "28/Nov/2026:12:00:01 +0000", "2026-11-28T12:00:01+00:00"
+    )
+    ((one,), making) = requests_in(tmp_path, text)
+    assert (one.at_s % 60, one.took_s, making.notes) == (1.0, 0.25, {})
+
+
+@pytest.mark.parametrize("before", ["", "stdout F "])
+def test_date_of_a_runtime_is_that_of_a_line_without_one(before: str, tmp_path: Path) -> None:
+    """Knative's proxy writes no time; kubectl logs --timestamps adds one."""
+    row = {"httpRequest": {"requestUrl": "/v2/models/bert/infer", "latency": "0.25s"}}
+    text = f"2026-11-28T12:00:59.250123456Z {before}{json.dumps(row)}\n"
+    (one,), _ = requests_in(tmp_path, text)
+    assert one.at_s % 60 == pytest.approx(59.250123)
+
+
 def test_nginx_without_the_time_taken_says_that_times_are_those_of_answers(tmp_path: Path) -> None:
     _, making = requests_in(tmp_path, nginx(1) + nginx(2))
     ((note, count),) = making.notes.items()

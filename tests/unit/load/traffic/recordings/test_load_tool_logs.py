@@ -80,6 +80,7 @@ CONSOLE = json.dumps({"request": {"uri": INFER}, "duration": 0.25, "status": 200
         (lines(VEGETA), 1.25),
         (f"\n{table('response-time,DNS+dialup,offset', [0.008, 0.001, 1.25])}", 1.25 - SECOND),
         (table("starttime,seconds,ctime,wait", ["Thu Nov 28", SECOND + 1, 0, 9]), 1.0),
+        (lines({"count": 1, "details": [{**VEGETA, "url": URL}]}), 1.25),
         (table("timeStamp,elapsed,label,URL", [SECOND * 1000 + 1250, 9, "x", URL]), 1.25),
         (json.dumps({"log": {"version": "1.2", "entries": [HAR]}}), 1.25),
         (lines(LATTICE), 1.25),
@@ -161,8 +162,42 @@ MATRIX = {"status": "success", "data": {"resultType": "matrix", "result": []}}
         ),
         (
             table("Timestamp,User Count,Requests/s,50%,99.9%", [SECOND, 5, 20.5, 40, 90]),
-            "no column is known to say when",
-            "--time Timestamp",
+            "totals of a load generator",
+            "workload.arrivals.rate",
+        ),
+        (
+            table("Concurrency,Inferences/Second,Client Send", [1, 100.5, 3]),
+            "totals of a load generator",
+            "workload.arrivals.rate",
+        ),
+        ("Running 30s test @ http://10.1.2.3:8000\n  2 threads\n", "totals of a", "arrivals.rate"),
+        ("\nSummary:\n  Total:\t2.0 secs\n", "totals of a load generator", "arrivals.rate"),
+        (json.dumps({"summary": {"successRate": 1.0}}, indent=2), "totals of a", "arrivals.rate"),
+        (json.dumps({"RunType": "HTTP", "StartTime": DAY}), "totals of a", "arrivals.rate"),
+        (
+            table("Model,Batch,Concurrency,Model Config Path", ["m", 1, 4, "m_config_1"]),
+            "table of Model Analyzer's results",
+            "search: {first: FILE}",
+        ),
+        (
+            table('Time,{model=""bert""}', [f"{DAY}:00", 20]).replace("Time", '"Time"', 1),
+            "samples of metrics, as Grafana",
+            "workload.arrivals.rate",
+        ),
+        (
+            json.dumps({**MATRIX, "data": {"resultType": "streams", "result": []}}),
+            "streams, as Loki's API",
+            "jq -r",
+        ),
+        (
+            json.dumps({"data": [{"traceID": "a", "spans": []}]}),
+            "spans of OpenTelemetry",
+            "--from triton-trace",
+        ),
+        (
+            f'2024/11/28 12:00:01 [error] 7#7: *1 timed out, request: "POST {INFER} HTTP/1.1"\n',
+            "nginx's error log",
+            "access log",
         ),
     ],
 )
@@ -172,6 +207,14 @@ def test_totals_and_metrics_are_refused_with_what_to_give(
     with pytest.raises(SpecError, match=message) as refused:
         requests_in(tmp_path, text)
     assert hint in refused.value.hint
+
+
+def test_error_lines_among_requests_in_no_usual_format_are_left_out(tmp_path: Path) -> None:
+    line = f"{DAY}:01 sent POST {INFER} to m"
+    error = f'2024/11/28 12:00:01 [warn] 7#7: *1 a, request: "POST {INFER} HTTP/1.1"'
+    requests, making = requests_in(tmp_path, f"{line}\n{error}\n{line}\n")
+    assert came(requests) == [1.0, 1.0]
+    assert making.lines == {NO_REQUEST: 1}
 
 
 def test_log_of_which_nothing_is_left_says_why_and_where(tmp_path: Path) -> None:

@@ -77,6 +77,9 @@ def test_logs_with_the_mark_of_an_encoding_are_read(encoding: str, tmp_path: Pat
         (b"PAR1\x15\x04", "it is a Parquet file", "CSV"),
         (b"PK\x03\x04\x14", "it is a zip archive", "CSV"),
         (b"\x28\xb5\x2f\xfd\x04", "compressed with zstd", "zstd -d"),
+        (b"\x93NUMPY\x01\x00", "it is a NumPy array", "JSON"),
+        (b"\x0a\x0d\x0d\x0a\x1c\x00", "a capture of packets", "tshark -r"),
+        (b"\xd4\xc3\xb2\xa1\x02\x00", "a capture of packets", "tshark -r"),
         (b"BZh91AY", "compressed with bzip2", "bunzip2 -k"),
         (b"\xfd7zXZ\x00", "compressed with xz", "unxz -k"),
         (b"t\n\xff\xff\n", "it is no text in UTF-8", ""),
@@ -86,6 +89,7 @@ def test_files_without_text_are_refused_with_what_to_do(
     content: bytes, message: str, hint: str, tmp_path: Path
 ) -> None:
     (tmp_path / "log").write_bytes(content)
-    with pytest.raises(SpecError, match=message) as refused:
-        times_in(tmp_path / "log")
-    assert hint in refused.value.hint
+    for read in (times_in, data_of):
+        with pytest.raises(SpecError, match=message) as refused:
+            read(tmp_path / "log")
+        assert hint in refused.value.hint
