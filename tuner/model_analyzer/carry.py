@@ -35,6 +35,7 @@ PARAMETERS = "model_config_parameters"
 FLAGS = "perf_analyzer_flags"
 _COMPOSING = "bls_composing_models"
 _STEPS = "ensemble_composing_models"
+_ON_CPU = "cpu_only_composing_models"
 
 #: Metrics of Model Analyzer that `tune` measures too; ``perf_latency`` is an old name.
 _METRICS = {
@@ -100,7 +101,7 @@ def carried(
         arrivals = _of_stream(profile, arrivals)
     elif not takes_sequences(config):
         arrivals = bounded_load(profile, arrivals)
-    _place_on_cpu(profile, config)
+    _leave_cpu_only(profile, models)
     goal = _objective(profile, {} if together else arrivals, many=many)
     sizes = profile.take_numbers("batch_sizes")
     if sequences and sizes[1:] + sizes[:1] > [1]:
@@ -134,12 +135,18 @@ def carried(
     )
 
 
-def _place_on_cpu(profile: Profile, config: Any) -> None:
-    """``cpu_only`` is a fact of the config, which a spec does not change."""
+def _leave_cpu_only(profile: Profile, models: Mapping[str, DraftedModel]) -> None:
+    """Models that are for CPUs only: a fact of the config, which a spec does not change."""
     some_gpu = Machine(cores=1, gpus=1)  # on which instances may be put without a kind
-    if profile.without("cpu_only").values.get("cpu_only") is True and any_on_gpu(config, some_gpu):
-        reason = "a spec keeps the placement of config.pbtxt: write kind: KIND_CPU there"
-        profile.leave(("cpu_only",), reason)
+    places = {name: where for name, (_, where) in profile.take_models(_ON_CPU).items()}
+    if profile.without("cpu_only").values.get("cpu_only") is True:
+        places[profile.model] = ("cpu_only",)
+    for name, where in places.items():
+        if name not in models:
+            profile.leave(where, f"no step has this name{in_brackets(name, models)}")
+        elif any_on_gpu(models[name].config, some_gpu):
+            reason = "a spec keeps the placement of config.pbtxt: write kind: KIND_CPU there"
+            profile.leave(where, reason)
 
 
 def _arrivals(profile: Profile) -> dict[str, Any]:
@@ -308,7 +315,8 @@ def _listed(
     given: Mapping[str, Any], where: Location, prefix: str
 ) -> Iterator[tuple[str, Location, list[Any]]]:
     """Path, place and alternatives of each field; none for what has no path of its own."""
-    for name, written in given.items():
+    for name, listed_as in given.items():
+        written = _by_key(listed_as)
         path, at, value = f"{prefix}{name}", (*where, name), _merged(written)
         while isinstance(value, list) and len(value) == 1:
             value, at = value[0], (*at, 0)  # a list of one message is that message
@@ -326,6 +334,14 @@ def _listed(
         if path == PREFERRED:  # a list of it is one value
             values = [tuple(v) if isinstance(v, list) else v for v in values]
         yield path, at, [] if any(isinstance(v, dict | list) for v in values) else values
+
+
+def _by_key(value: Any) -> Any:
+    """Entries of a map as config.pbtxt has them, ``{key: K, value: V}``, as ``{K: V}``."""
+    entries = value if isinstance(value, list) else [value]
+    if not all(isinstance(entry, dict) and entry.keys() == {"key", "value"} for entry in entries):
+        return value
+    return {str(entry["key"]): entry["value"] for entry in entries} or value
 
 
 def _merged(value: Any) -> Any:

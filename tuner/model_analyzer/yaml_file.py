@@ -23,7 +23,16 @@ from tuner.spec.mistakes import (
     listed,
 )
 from tuner.spec.model import Spec
-from tuner.spec.yaml_tree import BadYamlError, Position, Tree, mistake_at, read_yaml_file
+from tuner.spec.yaml_tree import (
+    MANIFEST,
+    MANIFEST_HINT,
+    BadYamlError,
+    Position,
+    Tree,
+    is_manifest,
+    mistake_at,
+    read_yaml_file,
+)
 
 _T = TypeVar("_T")
 #: Models by name, each with its own options and its place; and with what is no name, why.
@@ -34,10 +43,29 @@ _TOP = "profile_models"
 CONCURRENTLY = "run_config_profile_models_concurrently_enable"
 #: What it was called in 2021, and by the command `analyze` until 2022.
 _OLD = ("model_names", "analysis_models")
+#: Objectives and constraints of the models, in files that `profile` and `analyze` shared.
+_ANALYSED = "analysis_models"
 #: What the command `report` reads: its options for results of `profile`.
 _OF_REPORT = "report_model_configs"
 _GIVE_PROFILE = "give the YAML of model-analyzer profile itself, with its profile_models"
 _HINT = "docs/model-analyzer.md says what is taken over from Model Analyzer's YAML"
+_NO_TOKENS = "tune measures no tokens; NVIDIA's aiperf does"
+#: Where a spec says what an option says that is not taken over, or why it does not.
+_ELSEWHERE = {
+    "client_protocol": "write workload.protocol",
+    "genai_perf_flags": _NO_TOKENS,
+    "gpus": "write server.gpus",
+    "triton_docker_image": "tune init --image IMAGE takes it",
+    "triton_docker_mounts": "write server.mounts",
+    "triton_docker_shm_size": "write server.shm_size",
+    "triton_server_environment": "write server.environment",
+    "triton_server_flags": "write server.args",
+}
+#: The same of an option with one of its values.
+_ELSEWHERE_OF = {
+    ("model_type", "LLM"): _NO_TOKENS,
+    ("triton_launch_mode", "remote"): "tune init --server HOST takes the running server",
+}
 _KINDS = {str: "text", int: "a whole number", dict: "a mapping of names to values"}
 
 _MERGE = "<<"
@@ -115,7 +143,7 @@ class Profile:
     def left(self) -> tuple[str, ...]:
         """What is not taken over, by line: what was left, and every option that was not taken."""
         for option in self.values.keys() - self._taken:
-            self.leave((option,))
+            self.leave((option,), _elsewhere(option, self.values[option]))
             self._taken.add(option)
         return tuple(text for _, text in sorted(self._left))
 
@@ -124,6 +152,10 @@ class Profile:
 
     def _place(self, where: Location) -> Location:
         return (*self.places.get(str(where[0]), where[:1]), *where[1:])
+
+
+def _elsewhere(option: str, value: Any) -> str:
+    return _ELSEWHERE.get(option) or _ELSEWHERE_OF.get((option, str(value)), "")
 
 
 def read_profiles(path: Path, model: str | None) -> list[Profile]:
@@ -165,20 +197,21 @@ def read_profile(path: Path, model: str | None) -> Profile:
     tree = _tree(path)
     models, _ = named = _models(*_top(tree))
     name = _chosen(path, tree, named, model)
-    options, at = models.get(name, ({}, ()))
+    analysed, _ = _models(tree.data.get(_ANALYSED), (_ANALYSED,))
     values = {str(k): v for k, v in tree.data.items()}
     places: dict[str, Location] = {str(k): (k,) for k in tree.data}
-    placed: dict[str, Location] = {key: (*at, key) for key in options}
-    parameters = options.get("parameters")
-    if isinstance(parameters, dict):
-        placed |= {key: (*at, "parameters", key) for key in parameters}
-        options = {**options, **parameters, "parameters": None}
-    for key, value in options.items():
-        if value not in (None, {}, []):
-            values[str(key)], places[str(key)] = value, placed[key]
+    for given, at in (analysed.get(name, ({}, ())), models.get(name, ({}, ()))):
+        options, placed = given, {key: (*at, key) for key in given}
+        parameters = options.get("parameters")
+        if isinstance(parameters, dict):
+            placed |= {key: (*at, "parameters", key) for key in parameters}
+            options = {**options, **parameters, "parameters": None}
+        for key, value in options.items():
+            if value not in (None, {}, []):
+                values[str(key)], places[str(key)] = value, placed[key]
     profile = Profile(path, name, tuple(n for n in models if n != name), tree, values, places)
     profile.take_models(str(_top(tree)[1][0]))
-    return profile
+    return profile.without(_ANALYSED) if name in analysed else profile
 
 
 def _tree(path: Path) -> Tree:
@@ -213,13 +246,17 @@ def _with_merges(given: Any) -> Any:
 
 
 def _refuse_other(path: Path, tree: Tree) -> None:
-    """Refuses a spec, and the YAML of another command."""
+    """Refuses a spec, a manifest of Kubernetes, and the YAML of another command."""
     ours = [key for key in tree.data if key in SHORT_KEYS or key in Spec.model_fields]
     if ours:
         error = _mistake(
             path, tree, (ours[0],), "this is a spec of tune, no YAML of Model Analyzer"
         )
         error.hint = f"it needs no draft: tune plan {path}   then   tune run {path}"
+        raise error
+    if is_manifest(tree.data):
+        error = _mistake(path, tree, ("kind",), MANIFEST)
+        error.hint = MANIFEST_HINT
         raise error
     if _OF_REPORT in tree.data:
         text = "this is the YAML of model-analyzer report, which measures nothing"

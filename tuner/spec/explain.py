@@ -16,6 +16,7 @@ from tuner.spec.forms import CARRIED, SHORT_KEYS
 from tuner.spec.mistakes import Finding, Location, closest, dotted, in_brackets
 from tuner.spec.model import ModelSpec, Search, Spec
 from tuner.spec.paths import SEVERAL_REPOSITORIES
+from tuner.spec.slo import Slo, slo_lines
 from tuner.spec.units import shorten
 from tuner.spec.workload import Requests, Workload
 
@@ -66,6 +67,43 @@ _REMOVED: dict[tuple[type[BaseModel], str], str] = {
     (Search, "patience"): f"leave it out; {_ENDS}, and budget.trials limits it",
     (Search, "stop_below"): f"leave it out; {_ENDS}",
 }
+#: Words of other programs, and what a spec has for them.
+_OF_OTHERS = {
+    **dict.fromkeys(
+        ("n_trials", "num_trials", "max_trials", "num_samples", "optuna_max_trials"),
+        "budget: {trials: N}",
+    ),
+    **dict.fromkeys(
+        ("timeout", "max_time", "time_limit", "run_time", "max_runtime"), "budget: {time: 20m}"
+    ),
+    **dict.fromkeys(
+        ("direction", "metric", "mode", "goal", "objectives"), "objective: maximize goodput"
+    ),
+    **dict.fromkeys(("sampler", "search_alg", "algorithm"), "search: {strategy: gp}"),
+    **dict.fromkeys(
+        ("search_space", "param_space", "parameters", "params", "model_config_parameters"), "space"
+    ),
+    **dict.fromkeys(("constraints", "latency_budget", "latency"), "slo: [p99_latency <= 60ms]"),
+    **dict.fromkeys(("model_repo", "model_repository", "models_dir"), "repository: DIRECTORY"),
+    **dict.fromkeys(("model_name", "profile_models"), "model: NAME"),
+    **dict.fromkeys(("batch_sizes", "batch"), "workload: {batch_size: N}"),
+    **dict.fromkeys(
+        ("users", "vus", "clients", "connections"),
+        "workload: {arrivals: {kind: closed, concurrency: [N]}}",
+    ),
+    **dict.fromkeys(
+        ("qps", "rps", "request_rate", "spawn_rate"),
+        "workload: {arrivals: {kind: poisson, rate: [N]}}",
+    ),
+    **dict.fromkeys(
+        ("targets", "input_data", "input-data", "dataset"),
+        "workload: {inputs: {kind: file, file: FILE}}",
+    ),
+    "duration": "workload: {window: 10s} for one measurement, or budget: {time: 20m} for a run",
+    "<<": "the keys themselves; a spec has no merge keys",
+}
+#: Keys that every spec of one model has: what stands for one makes it no missing key.
+_REQUIRED = ("model", "repository", "slo", "space")
 #: Where the value found is not shown.
 _SECRET = ("server", "environment")
 #: Keys that users might write for a stream, with the place where the setting belongs.
@@ -90,16 +128,32 @@ def explained(owner: type[BaseModel], location: Location, detail: ErrorDetails) 
         tag, tags = str(context["tag"]), context["expected_tags"]
         return Finding((*location, "kind"), _not_one_of(tag, tags))
     if kind == "union_tag_not_found" and location[-2:-1] != ("space",):
-        kinds = models_in(by_key(owner)[str(location[-1])].annotation)
-        names = ", ".join(get_args(by_key(kind)["kind"].annotation)[0] for kind in kinds)
+        names = ", ".join(_kinds(owner, location))
         return Finding(location, f"'kind' is missing: one of {names}")
     if kind == "missing":
         return Finding(location, f"is missing: write {_LINES[str(location[-1])]}", absent=True)
-    if kind == "dict_type" and location in _SUCH_AS:
-        return Finding(location, f"a mapping such as {_SUCH_AS[location]} is expected")
     if kind in _MAPPINGS:
-        return Finding(location, _message(detail), described=_described(location))
+        return _no_mapping(owner, location, detail)
     return Finding(location, _message(detail), key=kind == "string_too_short")
+
+
+def _no_mapping(owner: type[BaseModel], location: Location, detail: ErrorDetails) -> Finding:
+    value, such_as = detail["input"], _SUCH_AS.get(location, "")
+    if location in (("models",), ("streams",)) and isinstance(value, list):
+        such_as = ", ".join(f"{name}: {{}}" for name in value if isinstance(name, str))
+        such_as = f"{{{such_as}}}" if such_as else ""
+    if such_as:
+        return Finding(location, f"a mapping such as {such_as} is expected")
+    text = _message(detail)
+    if detail["type"] == "model_attributes_type" and value in _kinds(owner, location):
+        text = f"a mapping is expected: write {{kind: {value}}}"
+    return Finding(location, text, described=_described(location))
+
+
+def _kinds(owner: type[BaseModel], location: Location) -> list[str]:
+    """The kinds of what may be at a place."""
+    models = map(by_key, models_in(by_key(owner)[str(location[-1])].annotation))
+    return [get_args(fields["kind"].annotation)[0] for fields in models if "kind" in fields]
 
 
 def _message(detail: ErrorDetails) -> str:
@@ -116,11 +170,25 @@ def _message(detail: ErrorDetails) -> str:
         quoted = f": put it in quotes, '{_quoted(value)}'" if _is_scalar(value) else ""
         return f"text is expected, not {_quoted(value)}{quoted}"
     if kind == "tuple_type" and not _is_scalar(value):
-        return f"a list is expected, not {_quoted(value)}"
+        lines = slo_lines(value) if detail["loc"] == ("slo",) and isinstance(value, dict) else []
+        such_as = f" such as {lines}" if lines else ""
+        return f"a list{such_as} is expected, not {_quoted(value)}"
+    if kind in _MAPPINGS and isinstance(value, list) and all(isinstance(v, dict) for v in value):
+        return "a mapping is expected, not a list: leave out the '- ' before its keys"
     if kind in _MESSAGES:
-        value_text = _quoted(value)
-        return _MESSAGES[kind].format(value=value_text, item=_items(value), **context)
+        value_text, item = _quoted(value), _items(value)
+        text = _MESSAGES[kind].format(value=value_text, item=item, **context)
+        return "; ".join([text, *_wrong_slos(value)]) if detail["loc"] == ("slo",) else text
     return detail["msg"]
+
+
+def _wrong_slos(text: Any) -> Iterator[str]:
+    """What is wrong in SLOs that are one text instead of a list."""
+    for line in re.split(r"\s*,\s*", text) if isinstance(text, str) else ():
+        try:
+            Slo.parse(line)
+        except ValueError as error:
+            yield str(error)
 
 
 def _items(value: Any) -> str:
@@ -177,6 +245,10 @@ def _unknown_key(location: Location, owner: type[BaseModel]) -> Finding:
         elif owner is Spec:
             text = f"belongs to a model: write it under models.NAME.{key}, and only there"
         return Finding(location, text, key=True)
+    if owner in (Spec, Workload) and key in _OF_OTHERS:
+        text = f"unknown key {shorten(key)}: write {_OF_OTHERS[key]}"
+        meant = _OF_OTHERS[key].partition(":")[0]
+        return Finding(location, text, key=True, meant=meant if meant in _REQUIRED else "")
     known = sorted({*by_key(owner), *short} - ({"name"} if owner is ModelSpec else set()))
     meant = closest(key, known)
     if meant:

@@ -27,6 +27,7 @@ from pydantic.fields import FieldInfo
 from tuner.spec.mistakes import path_meant
 from tuner.spec.paths import CONFIG_NAMES
 from tuner.spec.units import Seconds
+from tuner.spec.yaml_tree import dump_scalar
 
 _Key = TypeVar("_Key")
 _Value = TypeVar("_Value")
@@ -192,7 +193,8 @@ def pair(value: Any) -> Any:
     """The lowest and the highest whole number, in this order."""
     numbers = value if isinstance(value, (list, tuple)) else ()
     if len(numbers) != 2 or not all(_is_int(number) for number in numbers):
-        raise ValueError("two whole numbers are expected: [lowest, highest]")
+        written = dump_scalar(value)
+        raise ValueError(f"two whole numbers are expected: [lowest, highest], not {written}")
     low, high = numbers
     if low > high:
         raise ValueError(f"lowest {low} is above highest {high}; write [{high}, {low}]")

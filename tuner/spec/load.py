@@ -32,10 +32,13 @@ from tuner.spec.paths import REPOSITORY
 from tuner.spec.server import given_check
 from tuner.spec.validation import Validation
 from tuner.spec.yaml_tree import (
+    MANIFEST,
+    MANIFEST_HINT,
     BadYamlError,
     Position,
     Tree,
     dump_scalar,
+    is_manifest,
     mistake_at,
     read_yaml,
     read_yaml_file,
@@ -139,6 +142,7 @@ def read_spec(path: Path, overrides: Sequence[str] = (), draft: str | None = Non
         kind = "is empty" if tree.data is None else "is not a mapping of keys to values"
         advice = "tune init MODEL drafts one"
         raise SpecMistakesError([mistake_at(path, Position(1, 1), f"the spec {kind}; {advice}")])
+    _refuse_other(path, tree)
     mistakes = [mistake_at(path, at, message, where) for at, where, message in tree.problems]
     given: dict[Location, str] = {}
     for override in overrides:
@@ -204,6 +208,24 @@ def _refuse_no_spec(path: Path) -> None:
         is_model = (REPOSITORY / path.name).is_dir()
         advice = f"tune init {path.name if is_model else 'MODEL'} drafts one"
         raise SpecError(f"there is no spec {path}", meant or advice)
+
+
+#: Keys of Model Analyzer's YAML that no spec has.
+_OF_MODEL_ANALYZER = ("profile_models", "analysis_models", "model_names")
+
+
+def _refuse_other(path: Path, tree: Tree) -> None:
+    """Refuses a file of another program, whose keys would each be unknown."""
+    text = hint = ""
+    key = next((key for key in _OF_MODEL_ANALYZER if key in tree.data), "")
+    if key:
+        text = "this is a YAML of Model Analyzer, no spec"
+        hint = f"draft a spec of it: tune init --from-model-analyzer {shlex.quote(str(path))}"
+    elif is_manifest(tree.data):
+        key, text, hint = "kind", MANIFEST, MANIFEST_HINT
+    if key:
+        at = tree.position(Finding((key,), "", key=True))
+        raise SpecMistakesError([replace(mistake_at(path, at, text, (key,)), hint=hint)])
 
 
 def _override(data: dict[str, Any], override: str) -> Location:

@@ -7,7 +7,7 @@ metric at a fixed load.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from enum import Enum
@@ -45,7 +45,7 @@ class Slo(AsText):
         match = re.fullmatch(r"([^\s<>=≤≥]+)\s*([<>=≤≥]+)\s*(\S.*)", text.strip())
         if match is None:
             quoted = shorten(text)
-            raise ValueError(f"{quoted} is not METRIC <= VALUE, such as p99_latency <= 60ms")
+            raise ValueError(f"{quoted} is not METRIC <= VALUE{_SUCH_AS}")
         metric = parse_metric(match[1])
         _refuse_other_sign(metric, match[2], match[3])
         return cls(metric, _bound(metric, match[3]), " ".join(text.split()))
@@ -97,8 +97,25 @@ class Slo(AsText):
         if isinstance(value, Slo):
             return value
         if not isinstance(value, str):
-            raise ValueError("an SLO is one line of text, such as p99_latency <= 60ms")  # noqa: TRY004
+            lines = slo_lines(value) if isinstance(value, dict) else []
+            advice = f": write {lines[0]}" if lines else _SUCH_AS
+            raise ValueError(f"an SLO is one line of text{advice}")  # noqa: TRY004
         return cls.parse(value)
+
+
+_SUCH_AS = ", such as p99_latency <= 60ms"
+
+
+def slo_lines(bounds: Mapping[str, Any]) -> list[str]:
+    """The SLOs that a mapping of metrics to bounds may mean; none where a value is no bound."""
+    if any(
+        re.search(r"[<>=\n]", str(bound)) or isinstance(bound, dict | list)
+        for bound in bounds.values()
+    ):
+        return []
+    higher = {name for name, metric in METRICS.items() if metric.better is Better.HIGHER}
+    signs = {name: Better.HIGHER if name in higher else Better.LOWER for name in bounds}
+    return [f"{name} {signs[name].value} {bound}" for name, bound in bounds.items()]
 
 
 def tail_shares(slos: Iterable[Slo]) -> list[float]:
@@ -117,6 +134,8 @@ def _refuse_other_sign(metric: Metric, sign: str, bound: str) -> None:
     if sign == wanted.value:
         return
     advice = f"write {metric.name} {wanted.value} {bound}"
+    if metric.unit.read(bound) is None:
+        advice = f"write {metric.name} {wanted.value} VALUE; {_not_a_bound(metric, bound)}"
     if sign in (">=", ">", "<=", "<") and sign[0] != wanted.value[0]:
         sense = "at least" if wanted is Better.HIGHER else "at most"
         raise ValueError(f"{metric.name} must be {sense} its bound: {advice}")
@@ -126,11 +145,14 @@ def _refuse_other_sign(metric: Metric, sign: str, bound: str) -> None:
 def _bound(metric: Metric, text: str) -> float:
     value = metric.unit.read(text)
     if value is None:
-        accepted = metric.unit.accepted
-        raise ValueError(f"{metric.name} is bounded by {accepted}, not {shorten(text)}")
+        raise ValueError(_not_a_bound(metric, text))
     if float(value) == 0 and metric.unit is not SHARE:
         raise ValueError(f"a bound of {text} on {metric.name} is meaningless")
     return float(value)
+
+
+def _not_a_bound(metric: Metric, text: str) -> str:
+    return f"{metric.name} is bounded by {metric.unit.accepted}, not {shorten(text)}"
 
 
 class Goal(Enum):

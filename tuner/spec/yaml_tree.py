@@ -10,6 +10,7 @@ fits in a machine's memory.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -77,6 +78,16 @@ def mistake_at(
     return Mistake(str(path), at.line, at.column, dotted(where), message, described)
 
 
+#: What is wrong with a manifest of Kubernetes where another YAML is expected, and what to do.
+MANIFEST = "this is a manifest of Kubernetes, which may hold the YAML as text"
+MANIFEST_HINT = "save that text, of a ConfigMap what is below data, as a file, and give this file"
+
+
+def is_manifest(data: Mapping[str, Any]) -> bool:
+    """Whether a document is a manifest of Kubernetes, such as a ConfigMap."""
+    return {"apiVersion", "kind"} <= data.keys()
+
+
 def read_yaml(text: str) -> Tree:
     """Reads one document.
 
@@ -92,8 +103,10 @@ def read_yaml(text: str) -> Tree:
         if root is not None:
             tree.data = _Reader(loader, tree).read(root, ())
     except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        raise BadYamlError(_at(mark), _problem(error)) from error
+        key = error.context_mark if error.context == "while scanning a simple key" else None
+        at = _at(key or error.problem_mark or error.context_mark)
+        wrong = "".join(text.split("\n")[at.line - 1 : at.line])
+        raise BadYamlError(at, _problem(error, wrong)) from error
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
         raise BadYamlError(Position(line, 1), "a character that YAML does not allow") from error
@@ -272,12 +285,19 @@ def _refused(problem: str, mark: yaml.Mark) -> _RefusedError:
     return _RefusedError(problem=problem, problem_mark=mark)
 
 
-def _problem(error: yaml.MarkedYAMLError) -> str:
+#: A key whose value begins without the space that YAML wants after the colon.
+_WITHOUT_SPACE = re.compile(r"[ -]*[\w.]+:[^\s:/]")
+
+
+def _problem(error: yaml.MarkedYAMLError, line: str) -> str:
+    """What is wrong in a line."""
     problem = str(error.problem or error.context or "not YAML")
     if isinstance(error, _RefusedError):
         return problem
     if "mapping values are not allowed" in problem:
         return "one ': ' too many in this line, or wrong indentation; quote text that has a ': '"
+    if _WITHOUT_SPACE.match(line):
+        return "a space is missing after the ':' of a key in this line"
     if "found character '\\t'" in problem:
         return "a tab indents this line; use spaces"
     if "undefined alias" in problem:  # it may be a password

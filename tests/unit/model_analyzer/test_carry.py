@@ -293,7 +293,24 @@ ensemble_scheduling { step [ {
     ("model", "yaml_text", "remarks", "drafted_lines"),
     [
         ("m", "concurrency: 4", [], ["model: m", "arrivals: {kind: closed, concurrency: [4]}"]),
-        ("m", "client_protocol: http", ["client_protocol (line 1)"], ["{kind: poisson}"]),
+        (
+            *("m", "client_protocol: http"),
+            ["client_protocol (line 1): write workload.protocol"],
+            ["{kind: poisson}"],
+        ),
+        (
+            *("m", "model_type: LLM\ngenai_perf_flags: {streaming: true}"),
+            [
+                "genai_perf_flags (line 2): tune measures no tokens",
+                "model_type (line 1): tune measures no tokens",
+            ],
+            ["model: m"],
+        ),
+        (
+            *("m", "triton_launch_mode: remote"),
+            ["triton_launch_mode (line 1): tune init --server HOST takes the running server"],
+            ["model: m"],
+        ),
         (
             *("m", 'profile_models: [ {model_name: "*"} ]'),
             ["profile_models[0].model_name (line 1): names are wanted", "`model_name: *` is none"],
@@ -377,9 +394,35 @@ ensemble_scheduling { step [ {
         ("m", "cpu_only: true", ["cpu_only (line 1): a spec keeps the placement of"], []),
         ("on_cpu", "cpu_only: true", [], ["model: on_cpu"]),
         (
+            "m",
+            "bls_composing_models: inner, on_cpu\ncpu_only_composing_models: inner, on_cpu",
+            ["cpu_only_composing_models[0] (line 2): a spec keeps the placement of"],
+            ["calls: [inner, on_cpu]"],
+        ),
+        (
             *("m", "analysis_models: {m: {constraints: {perf_latency_p95: {max: 7}}}}"),
             [],
             ["- p95_latency <= 7ms"],
+        ),
+        (
+            "m",
+            """profile_models: {m: {concurrency: 4, constraints: {perf_latency_p90: {max: 9}}}}
+analysis_models: {m: {constraints: {perf_latency_p95: {max: 7}}, concurrency: 2}}""",
+            [],
+            ["- p90_latency <= 9ms", "concurrency: [4]"],
+        ),
+        (
+            "m",
+            """profile_models: m
+analysis_models: {m: {constraints: {perf_latency_p95: {max: 7}}}, other: {}}""",
+            [],
+            ["- p95_latency <= 7ms"],
+        ),
+        (
+            "m",
+            "model_config_parameters: {parameters: [{key: a, value: {string_value: [1, 2]}}]}",
+            [],
+            ["  parameters.a: {choice: [1, 2]}"],
         ),
         (
             *("m", "model_config_parameters: {max_batch_size: [9, 18, 36]}"),

@@ -47,6 +47,31 @@ def test_a_directory_is_not_called_a_file_that_is_missing(tmp_path: Path) -> Non
         _load(tmp_path, f"{MINIMAL}workload: {{inputs: {{kind: file, file: inputs}}}}\n")
 
 
+@pytest.mark.parametrize(
+    ("slos", "message"),
+    [
+        (
+            "{p99_latency: 60ms, throughput: 300/s}",
+            r"such as \['p99_latency <= 60ms', 'throughput >= 300/s'\] is expected, not a mapping",
+        ),
+        ("{p99_latency: {max: 60}}", "a list is expected, not a mapping"),
+        ("{m: p99_latency <= 60ms}", "a list is expected, not a mapping"),
+        ("p99 <= 60ms", "is expected, not 'p99 <= 60ms'; unknown metric 'p99' .did you mean"),
+        (
+            "[p99_latency < 60]",
+            "'<' is not used here: write p99_latency <= VALUE; p99_latency is bounded by .*60",
+        ),
+    ],
+)
+def test_slos_in_another_form_are_refused_with_the_lines_to_write(
+    slos: str, message: str, tmp_path: Path
+) -> None:
+    text = MINIMAL.replace("[p99_latency <= 60ms]", slos)
+    assert text != MINIMAL
+    with pytest.raises(SpecMistakesError, match=message):
+        _load(tmp_path, text)
+
+
 def test_parameters_of_the_space_have_their_places() -> None:
     path = CASES / "good" / "minimal.yaml"
     mistake = load_spec(path).mistake(("models", "m", "space", "instance_group.count"), "")
