@@ -4,7 +4,7 @@
 #
 #   nightly.sh SPEC [RESULTS]
 #
-#   TUNE_ANYWAY=1   look for a better config whatever the check says, e.g. once a week
+#   TUNE_ANYWAY=1   look for a better config whatever the check's answer is, e.g. once a week
 #   TUNE_TIME=20m   time for that search; default: the spec's budget
 #
 # crontab: 17 2 * * *  cd /srv/models && nightly.sh my-model.yaml >> /var/log/tune-nightly.log 2>&1
@@ -18,12 +18,12 @@ checked=$?
 
 case $checked in
   10 | 12) search=1 ;;
-  0) search=${TUNE_ANYWAY:-} ;;
+  0 | 11) search=${TUNE_ANYWAY:-} ;; # 11: else measure longer first
   4) # not ready: say what to fix
     search=
     tune doctor "$spec" --output "$results"
     ;;
-  *) search= ;; # 11: measure longer first; anything else is broken
+  *) search= ;; # broken
 esac
 if [ -n "$search" ]; then
   tune run "$spec" --output "$results" --no-write --progress plain \

@@ -54,6 +54,11 @@ def test_forced_search_stays_within_the_given_time(tmp_path: Path) -> None:
     assert night(tmp_path, CHECK="0", TUNE_ANYWAY="1", RUN="5")[0] == 5
 
 
+def test_forced_search_follows_a_check_without_an_answer(tmp_path: Path) -> None:
+    assert night(tmp_path, CHECK="11", TUNE_ANYWAY="1") == (11, [*CHECKED, SEARCHED])
+    assert night(tmp_path, CHECK="2", TUNE_ANYWAY="1")[0] == 2
+
+
 def test_missing_program_is_reported_with_its_fix(tmp_path: Path) -> None:
     code, calls = night(tmp_path, DOCTOR="4", CHECK="4")
     assert (code, calls) == (4, [*CHECKED, "doctor my spec.yaml --output out"])
