@@ -148,10 +148,10 @@ class TritonBench:
             self._rules.note(" ".join(map(sentence, remarks)))
             self._remarked = True  # the remarks of other candidates are much the same
         slow = [*filter(None, (calls.slow for calls in calls_of))]
+        if slow and not self._slow_at_first:
+            self._rules.note(" ".join(map(sentence, slow)))
         if slow:
             self._slow_at_first.add(candidate.key)
-        if slow and not self._slow_calls:
-            self._rules.note(" ".join(map(sentence, slow)))
         self._slow_calls = slow
 
     def measure(

@@ -368,9 +368,11 @@ class Warming(EmulatedLoad):
         super().__init__()
         self.late = [*late]
         self.measurements = 0
+        self.first_call_s = 0.7
 
     def await_first_answers(self, patience_s: float, note: Any) -> Sequence[FirstCalls]:
-        return (FirstCalls("m", {1: CallTimes(0.7, 0.004)}, left=[3], unlike_config=["y is X"]),)
+        times = CallTimes(self.first_call_s, 0.004)
+        return (FirstCalls("m", {1: times}, left=[3], unlike_config=["y is X"]),)
 
     def measure(self, load: LoadPoint, window: Window, seed: int) -> Measurement:
         self.measurements += 1
@@ -402,10 +404,14 @@ def test_a_model_that_answers_nothing_for_a_while_is_measured_again_until_it_is_
     assert bench.measure(50.0, 1).passed
 
 
-def test_slow_first_calls_are_reported_with_every_measurement_and_skipped_sizes_once() -> None:
+def test_slow_first_calls_are_a_warning_of_each_measurement_and_one_note_of_the_run() -> None:
     notes: list[str] = []
-    bench, _ = a_bench(CountingDeployer(), load=Warming([]), note=notes.append)
+    load = Warming([])
+    bench, _ = a_bench(CountingDeployer(), load=load, note=notes.append)
     for _ in range(2):
+        load.first_call_s = 0.004
+        bench.deploy(candidate_of({"instance_group.count": 2}))
+        load.first_call_s = 0.7
         bench.deploy(ONE)
         (warned,) = bench.measure(50.0, 1).measurement.warnings[-1:]
         assert warned == FirstCalls("m", {1: CallTimes(0.7, 0.004)}).slow
