@@ -57,8 +57,8 @@ class Events(Protocol):
 
     def trial_finished(self, trial: Trial, best: Trial | None) -> None: ...
 
-    def ended(self, run: Path, status: str, exit_code: int) -> None:
-        """Reports the end of a run or a check without an error; no event follows."""
+    def ended(self, run: Path, status: str, exit_code: int, why: str = "") -> None:
+        """Reports the end of a run or a check; no event follows. ``why``: its error, if any."""
 
 
 def _nothing(*_: object, **__: object) -> None:

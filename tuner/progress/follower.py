@@ -147,7 +147,7 @@ class Follower:
         done = max(self.progress.done, trial.number + 1)
         self._update(done=done, best_infer_per_s=rate or self.progress.best_infer_per_s)
 
-    def ended(self, run: Path, status: str, exit_code: int) -> None:
+    def ended(self, run: Path, status: str, exit_code: int, why: str = "") -> None:
         pass
 
     def _do(self, what: str) -> None:

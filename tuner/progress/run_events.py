@@ -98,6 +98,7 @@ class RunEvents:
         self._pass_on, self._clock = pass_on, clock
         self._began = clock()
         self._current = Candidate()
+        self._ended = False
 
     def _event(self, kind: EventKind, **facts: Any) -> None:
         self._pass_on(RunEvent(kind, self._clock() - self._began, **facts))
@@ -147,13 +148,16 @@ class RunEvents:
             **({} if at is None else _figures(trial.points[at])),
         )
 
-    def ended(self, run: Path, status: str, exit_code: int) -> None:
-        self._event(EventKind.ENDED, run=str(run), state=status, exit_code=exit_code)
+    def ended(self, run: Path, status: str, exit_code: int, why: str = "") -> None:
+        self._ended = True
+        facts = {"run": str(run), "state": status, "exit_code": exit_code}
+        self._event(EventKind.ENDED, text=why or None, **facts)
 
     def failed(self, error: str, exit_code: int, *, stopped: bool = False) -> None:
-        """Reports the end of a run with an error; no event follows."""
+        """Reports an error of a run that has no directory yet; no event follows."""
         state = "interrupted" if stopped else "failed"
-        self._event(EventKind.ENDED, text=error, state=state, exit_code=exit_code)
+        if not self._ended:
+            self._event(EventKind.ENDED, text=error, state=state, exit_code=exit_code)
 
 
 def _changes(candidate: Candidate, current: Candidate) -> dict[str, FieldValue]:

@@ -76,7 +76,11 @@ class Ending:
                     "being written; nothing was written to the repository",
                     "run again, and leave the directory alone until the run has ended",
                 ) from error
-            self._fail(self.stop.explain(error, self.store.directory))
+            explained = self.stop.explain(error, self.store.directory)
+            self._fail(explained)
+            code = getattr(explained, "exit_code", TunerError.exit_code)
+            status = _status_after(explained).value
+            self.events.ended(self.store.directory, status, code, str(explained))
 
     def finish(self, job: Job, opened: OpenRun, verdict: RunDecision) -> Finished:
         """Makes the new configs, writes them, and stores how the run ended.
@@ -128,14 +132,12 @@ class Ending:
                 if isinstance(error, InterruptedRunError):
                     error.hint = f"the run was complete and its result is kept: {store.directory}"
                 return
-            stopped = isinstance(error, InterruptedRunError)
-            status = Status.INTERRUPTED if stopped else Status.FAILED
             defect = Reason.of_text(f"a defect of tune: {error!r}")
             reason = error.reason if isinstance(error, TunerError) else defect
             current = store.manifest().current
             of_current = (t for t in store.trials() if t.candidate == current)
             baseline = ProvedConfig.of_trial(next(of_current, None))
-            verdict = RunDecision.of(status, (reason,), baseline)
+            verdict = RunDecision.of(_status_after(error), (reason,), baseline)
             with self.book.phase(Phase.WRITING):
                 self._record(verdict, None, None)
                 self.report(store.directory)
@@ -175,6 +177,10 @@ class Ending:
         )
         store.write_result(result)
         return result
+
+
+def _status_after(error: Exception) -> Status:
+    return Status.INTERRUPTED if isinstance(error, InterruptedRunError) else Status.FAILED
 
 
 def how_to_go_on(store: RunStore) -> str:

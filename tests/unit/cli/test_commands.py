@@ -19,7 +19,7 @@ from builders.commands import Tune
 from builders.messages_runs import put_one, write_twice
 from builders.model_files import copy_examples
 from builders.runs import CONFIG, Toy, make_run
-from builders.workplace import Workplace
+from builders.workplace import Workplace, interrupt
 
 from tuner.cli import COMMANDS, EXAMPLES, cli
 from tuner.cli.reference import with_commands
@@ -363,6 +363,17 @@ def test_progress_as_json_is_a_line_for_each_event_on_stdout_and_no_report(
     assert {**lines[-1], "at_s": 0} == {**last, "at_s": 0}
 
 
+def test_the_last_line_of_json_names_a_stopped_run_too(workplace: Workplace) -> None:
+    workplace.bench.then = {1: interrupt}
+    assert workplace.tune("run", "my spec.yaml", "--progress", "json") == 130
+    lines = [json.loads(line) for line in workplace.tune.out.splitlines()]
+    (last,) = [line for line in lines if line["event"] == "ended"]
+    run = str(workplace.store.directory.relative_to(workplace.results.parent))
+    expected = {"event": "ended", "run": run, "state": "interrupted", "exit_code": 130}
+    assert {**last, "at_s": 0} == {**expected, "at_s": 0, "text": "interrupted"}
+    assert lines[-1] == last
+
+
 def test_progress_as_json_ends_with_the_error(workplace: Workplace) -> None:
     workplace.spec.write_text("model: [")
     assert workplace.tune("run", "my spec.yaml", "--progress", "json") == 2
@@ -402,7 +413,7 @@ def test_run_of_a_model_drafts_a_spec_into_the_directory_of_the_run(workplace: W
 def test_run_of_a_model_needs_an_slo_and_a_draft_needs_a_model(workplace: Workplace) -> None:
     model = workplace.config.parent.relative_to(Path.cwd())
     assert workplace.tune("run", model) == 2
-    assert f"tune run {model} --slo 'p99_latency <= 50ms'" in workplace.tune.err
+    assert f"tune run '{model}' --slo 'p99_latency <= 50ms'" in workplace.tune.err
     assert workplace.tune("run", "my spec.yaml", "--slo", "p99_latency <= 40ms") == 2
     assert "--set 'slo=[p99_latency <= 40ms]'" in workplace.tune.err
     assert workplace.tune("run", "a", "b", "--slo", "p99_latency <= 40ms") == 2
