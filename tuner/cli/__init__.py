@@ -13,7 +13,7 @@ try:
 
     from tuner import __version__
     from tuner.cli.boundary import exit_codes_table, guarded
-    from tuner.cli.terminal import LoggedWarnings, say, say_json, say_lines
+    from tuner.cli.terminal import LoggedWarnings, open_standard_streams, say, say_json, say_lines
     from tuner.errors import EnvironmentNotReadyError
 except KeyboardInterrupt:  # Ctrl-C during the imports
     sys.stderr.write("stopped before anything started\n")
@@ -284,5 +284,6 @@ def completion(ctx: click.Context, shell: str) -> None:
 
 def main() -> None:
     """Entry point: the exit code says how the command ended."""
+    open_standard_streams()
     logging.basicConfig(handlers=[LoggedWarnings()])
     sys.exit(guarded(cli, sys.argv[1:]))

@@ -9,6 +9,7 @@ import sys
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from types import FrameType
 
 import click
 
@@ -21,22 +22,34 @@ def guarded(command: click.Command, arguments: Sequence[str]) -> int:
     """Runs the command line and returns its exit code; prints errors to stderr."""
     debug = "--debug" in arguments or bool(os.environ.get("TUNE_DEBUG"))
     color = wanted_color(arguments, os.environ)
-    with _terminated_as_interrupted(), click.Context(command, color=color).scope():
-        return _run(command, arguments, color, debug=debug)
+    with _interruptions() as heard, click.Context(command, color=color).scope():
+        return _run(command, arguments, color, heard, debug=debug)
 
 
 @contextmanager
-def _terminated_as_interrupted() -> Iterator[None]:
-    """SIGTERM ends a command as Ctrl-C does, so that it removes its temporary files."""
-    before = signal.getsignal(signal.SIGTERM)
-    if before is not signal.SIG_DFL:
-        yield
-        return
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+def _interruptions() -> Iterator[Sequence[int]]:
+    """SIGTERM ends a command as Ctrl-C does, so that it removes its temporary files.
+
+    Yields:
+        The signals so far: code in C, such as an import of NumPy, makes an unrelated error of one.
+    """
+    heard: list[int] = []
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        ending = len(heard) > 0 and sys.exc_info()[1] is not None
+        heard.append(number)
+        if not ending:
+            signal.default_int_handler(number, frame)
+
+    before = {s: signal.getsignal(s) for s in (signal.SIGINT, signal.SIGTERM)}
+    usual = {s: h for s, h in before.items() if h in (signal.SIG_DFL, signal.default_int_handler)}
+    for number in usual:
+        signal.signal(number, interrupt)
     try:
-        yield
+        yield heard
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in usual.items():
+            signal.signal(number, handler)
 
 
 def wanted_color(arguments: Sequence[str], environment: Mapping[str, str]) -> bool | None:
@@ -52,7 +65,12 @@ def wanted_color(arguments: Sequence[str], environment: Mapping[str, str]) -> bo
 
 
 def _run(
-    command: click.Command, arguments: Sequence[str], color: bool | None, *, debug: bool
+    command: click.Command,
+    arguments: Sequence[str],
+    color: bool | None,
+    heard: Sequence[int],
+    *,
+    debug: bool,
 ) -> int:
     try:
         result = command.main(
@@ -67,13 +85,18 @@ def _run(
         show_error(SpecError(error.format_message(), advice))
         return error.exit_code
     except (click.Abort, KeyboardInterrupt):
-        module = sys.modules.get("tuner.machine.stop")
-        begun = module is not None and module.Stop.begun
-        nothing = not begun and {*arguments[:1]} & {"run", "check"}
-        say_lines("stopped before anything started" if nothing else "stopped", err=True)
-        return 130
+        return _stopped(arguments)
     except Exception as error:
-        return show_failure(error, debug=debug)
+        return _stopped(arguments) if heard else show_failure(error, debug=debug)
+
+
+def _stopped(arguments: Sequence[str]) -> int:
+    """Says that a signal ended the command; returns the exit code."""
+    module = sys.modules.get("tuner.machine.stop")
+    begun = module is not None and module.Stop.begun
+    nothing = not begun and {*arguments[:1]} & {"run", "check"}
+    say_lines("stopped before anything started" if nothing else "stopped", err=True)
+    return InterruptedRunError.exit_code
 
 
 def show_failure(error: Exception, *, debug: bool = False) -> int:

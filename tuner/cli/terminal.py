@@ -109,6 +109,16 @@ def say_report(directory: Path, document: Document) -> None:
         say_lines(line)
 
 
+def open_standard_streams() -> None:
+    """Opens streams that the caller closed (`>&-`), or the next file gets the number of one."""
+    while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
+        pass
+    os.close(descriptor)
+    for name in ("stdin", "stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open("r+"))  # noqa: SIM115 - for the process
+
+
 class LoggedWarnings(logging.Handler):
     """Prints warnings of Python's logging as notes."""
 

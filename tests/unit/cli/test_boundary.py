@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import platform
-from contextlib import nullcontext
+import signal
+from contextlib import nullcontext, suppress
 from pathlib import Path
 
 import click
@@ -102,6 +103,35 @@ def test_ctrl_c_before_anything_is_begun_says_so(
     monkeypatch.setattr(Stop, "begun", begun)
     assert tune(*arguments, command=command) == 130
     assert tune.err.strip() == said
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_error_that_code_in_c_makes_of_an_interruption_is_the_interruption(
+    number: signal.Signals, tune: Tune
+) -> None:
+    @click.command()
+    def command() -> None:
+        with suppress(KeyboardInterrupt):
+            signal.raise_signal(number)
+        raise ImportError("numpy._core.multiarray failed to import")
+
+    assert tune(command=command) == 130
+    assert tune.err == "stopped\n"
+
+
+def test_a_second_ctrl_c_does_not_interrupt_what_the_first_one_ends(tune: Tune) -> None:
+    ended = []
+
+    @click.command()
+    def command() -> None:
+        try:
+            signal.raise_signal(signal.SIGINT)
+        finally:
+            signal.raise_signal(signal.SIGINT)
+            ended.append(True)
+
+    assert tune(command=command) == 130
+    assert (ended, tune.err.strip()) == ([True], "stopped")
 
 
 def test_a_defect_shows_its_traceback_and_exits_with_one(tune: Tune) -> None:

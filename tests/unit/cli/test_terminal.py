@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from builders.commands import Tune
+from builders.model_files import copy_examples
 from builders.obeyed import HOSTILE, obeyed
 
 import tuner.cli
@@ -82,6 +83,20 @@ def test_an_output_that_takes_no_more_is_no_defect(
         patched.setattr(sys, name, stream)
         reported = (output, name) == ("/dev/full", "stdout") and command in _PRINTING
         assert tune(*command.split()) == (4 if reported else code)
+
+
+@pytest.mark.parametrize("closed", ["stdin", "stdout", "stderr"])
+def test_a_stream_that_the_caller_closed_takes_what_is_printed_to_it(
+    closed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copy_examples(tmp_path, "emulated-accelerator")
+    monkeypatch.setattr(sys, closed, None)
+    monkeypatch.setattr(sys, "argv", ["tune", "models", str(tmp_path)])
+    monkeypatch.setattr(logging, "basicConfig", lambda **_: None)
+    with pytest.raises(SystemExit) as end:
+        tuner.cli.main()
+    assert end.value.code == 0
+    getattr(sys, closed).close()
 
 
 @pytest.mark.parametrize("variable", ["CI", "TF_BUILD", "TEAMCITY_VERSION"])
