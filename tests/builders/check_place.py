@@ -124,10 +124,17 @@ class Place:
     def results(self) -> Path:
         return self.directory / "results"
 
-    def check(self, *, accept: bool = False, any_machine: bool = False, **bench: Any) -> Done:
+    def check(
+        self,
+        *,
+        accept: bool = False,
+        any_machine: bool = False,
+        overrides: tuple[str, ...] = (),
+        **bench: Any,
+    ) -> Done:
         spec = self.directory / "spec.yaml"
         spec.write_text(self.text)
-        request = Request(spec=spec, output=self.results)
+        request = Request(spec=spec, output=self.results, overrides=overrides)
         self.checks += 1  # the same arrivals in every run of a test
         self.monkeypatch.setattr(steps, "new_run_id", lambda what: f"{what}-{self.checks}")
         self.monkeypatch.setattr(steps, "find_programs", self._find_programs)

@@ -44,7 +44,7 @@ from tuner.record.checks import (
     question_of,
     write_baseline,
 )
-from tuner.record.manifest import Manifest, comparable
+from tuner.record.manifest import Manifest, check_command, check_options, comparable
 from tuner.record.status import CheckStatus
 from tuner.record.store import RunStore, new_run_id
 from tuner.score.ratio import CONFIDENCE
@@ -118,7 +118,9 @@ def check(
                 facts = opened.end(opened.measure(programs, events, checkpoint))
             except Exception as error:
                 explained = stop.explain(error, store.directory)
-                opened.end_early(explained)
+                status = opened.end_early(explained).value
+                code = getattr(explained, "exit_code", TunerError.exit_code)
+                events.ended(store.directory, status, code, str(explained))
                 if explained is error:
                     raise
                 raise explained from error
@@ -173,6 +175,17 @@ class _Open:
     @property
     def results(self) -> Path:
         return self.store.directory.parent
+
+    @property
+    def options(self) -> list[str]:
+        """Options of the check that another one needs to be compared with it."""
+        return check_options(self.manifest.choices, self.results)
+
+    @property
+    def again(self) -> str:
+        """The command that repeats the check."""
+        accept = ["--update-baseline"] if self.accept else []
+        return check_command(self.manifest.spec_path, self.options, *accept)
 
     @property
     def baseline(self) -> Baseline | None:
@@ -286,17 +299,20 @@ class _Open:
         to_first = ratio.estimate * geometric_mean(then.ratios)
         return replace(then, later={**then.later, day: to_first})
 
-    def end_early(self, error: Exception) -> None:
+    def end_early(self, error: Exception) -> CheckStatus:
         """Stores a `check.json` without figures, with the reason why there is no verdict."""
-        if (self.store.directory / CHECK).is_file():
-            return  # the verdict is stored; a later step failed
-        status = CheckStatus.FAILED
+        stopped = isinstance(error, InterruptedRunError)
+        status = CheckStatus.INTERRUPTED if stopped else CheckStatus.FAILED
+        complete = (self.store.directory / CHECK).is_file()
         if isinstance(error, InterruptedRunError):
-            status = CheckStatus.INTERRUPTED
-            error.hint = f"start again: tune check {self.job.loaded.path}"
+            kept = f"the check was complete and its result is kept: {self.store.directory}"
+            error.hint = kept if complete else f"start again: {self.again}"
+        if complete:
+            return status  # the verdict is stored; a later step failed
         defect = Reason.of_text(f"a defect of tune: {error!r}")
         reason = error.reason if isinstance(error, TunerError) else defect
         self.store_facts(CheckVerdict(status, (reason,)))
+        return status
 
     def store_facts(
         self, verdict: CheckVerdict, rounds: CheckRounds | None = None, accepted: Path | None = None
@@ -315,6 +331,7 @@ class _Open:
             reasons=list(map(sentence, verdict.reasons)),
             why=list(verdict.reasons),
             spec_path=manifest.spec_path,
+            options=self.options,
             spec_sha256=manifest.spec_sha256,
             config_sha256=manifest.config_sha256,
             fingerprint=self.key.fingerprint,

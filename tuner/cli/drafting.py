@@ -102,7 +102,7 @@ def drafted_together(
     streams = streams_of(profiles, models, directory, slos)
     more = _server_of(server, repository, {n for parts in models for n in parts}, write_to)
     where, machine = os.path.relpath(repository, directory), _machine()
-    command = f"tune init --from-model-analyzer {profiles[0].path}"
+    command = shlex.join(["tune", "init", "--from-model-analyzer", str(profiles[0].path)])
     return draft_streams(streams, machine, where, command, write_to=write_to, **more)
 
 

@@ -41,7 +41,8 @@ def models_command(repository: Path, output_format: str) -> None:
         say_columns([HEADER, *(row.cells() for row in rows)])
     if not any(row.tunable for row in rows):
         text = f"no model in {repository} can be tuned"
-        raise NothingToSearchError(text, f"tune lint {repository} says more about each error")
+        lint = shlex.join(["tune", "lint", str(repository)])
+        raise NothingToSearchError(text, f"{lint} says more about each error")
     say("next:  tune init MODEL", err=True)
 
 

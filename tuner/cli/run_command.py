@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -266,7 +267,7 @@ def refuse_no_spec(specs: Sequence[Path]) -> None:
     for spec in (spec for spec in specs if spec.is_dir()):
         raise click.UsageError(
             f"{spec} is a directory, not a spec file; to tune a model: "
-            f"tune run {spec} --slo 'p99_latency <= 50ms'"
+            f"tune run {shlex.quote(str(spec))} --slo 'p99_latency <= 50ms'"
         )
 
 

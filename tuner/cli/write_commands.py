@@ -158,6 +158,8 @@ def next_lines(
     run: Path, manifest: Manifest, plan: WritePlan, options: Sequence[str], *, dry_run: bool
 ) -> list[str]:
     """The next commands; ``options``: the options of this `tune apply`."""
+    from tuner.record.manifest import check_command, check_options
+
     if dry_run:
         return [f"next:  {shlex.join(['tune', 'apply', str(run), *options])}"]
     through_links = [option for option in options if option == "--through-links"]
@@ -165,10 +167,11 @@ def next_lines(
     changed = [file.model for file in plan.files if file.changes] or [plan.files[0].model]
     undo = shlex.join(["tune", "rollback", changed[0], *where])
     undo += f"   (restores all {len(changed)} configs)" if len(changed) > 1 else ""
-    check = ["tune", "check", manifest.spec_path or "SPEC", "--update-baseline"]
+    again = check_options(manifest.choices, run.parent)
+    check = check_command(manifest.spec_path, again, "--update-baseline")
     return [
         f"undo:  {undo}",
-        f"next:  {shlex.join(check)}   (later checks are compared with its result)",
+        f"next:  {check}   (later checks are compared with its result)",
     ]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
@@ -59,9 +60,10 @@ def lint_repository(
     refuse_unknown(ignore)
     names = model_names(repository)
     if is_one_model(repository):
+        there = repository.absolute()
         raise SpecError(
             f"{repository} is the directory of one model",
-            f"tune lint {repository.absolute().parent} --model {repository.absolute().name}",
+            shlex.join(["tune", "lint", str(there.parent), "--model", there.name]),
         )
     silent = set(ignore)
     if not holds_models(repository):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import shlex
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -121,7 +122,9 @@ def carried(
     bounds = bounded(profile, models, spaces, PARAMETERS)
     profile.refuse_without_use()
     return Given(
-        command=f"tune init {profile.model} --from-model-analyzer {profile.path}",
+        command=shlex.join(
+            ["tune", "init", profile.model, "--from-model-analyzer", str(profile.path)]
+        ),
         slos=joined(slos, tuple(limits)),
         objective=goal,
         arrivals=arrivals,

@@ -5,6 +5,7 @@ The format is that of `model-analyzer profile -f FILE`, release 1.58.0 (its docs
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -252,7 +253,8 @@ def _refuse_other(path: Path, tree: Tree) -> None:
         error = _mistake(
             path, tree, (ours[0],), "this is a spec of tune, no YAML of Model Analyzer"
         )
-        error.hint = f"it needs no draft: tune plan {path}   then   tune run {path}"
+        name = shlex.quote(str(path))
+        error.hint = f"it needs no draft: tune plan {name}   then   tune run {name}"
         raise error
     if is_manifest(tree.data):
         error = _mistake(path, tree, ("kind",), MANIFEST)
@@ -300,7 +302,7 @@ def _chosen(path: Path, tree: Tree, named: _Named, model: str | None) -> str:
         text = f"several models are profiled: {listed(models)}"
     error = _mistake(path, tree, where, text)
     if model is None:
-        error.hint = f"name one: tune init MODEL --from-model-analyzer {path}"
+        error.hint = f"name one: tune init MODEL --from-model-analyzer {shlex.quote(str(path))}"
     raise error
 
 

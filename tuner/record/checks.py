@@ -315,6 +315,11 @@ class CheckFacts(CheckFigures):
     reasons: list[str] = Field(description="why the check ended so, one sentence each")
     why: list[Reason] = Field([], description="the reasons as data: a kind, its facts, its causes")
     spec_path: str
+    options: list[str] = Field(
+        [],
+        description="options with which `tune check` asks the same question again",
+        exclude_if=lambda options: not options,
+    )
     spec_sha256: Sha256
     config_sha256: Sha256
     fingerprint: str = Field(description="of what may be compared; part of the baseline's name")

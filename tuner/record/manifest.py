@@ -78,6 +78,18 @@ def run_command(specs: Sequence[str], choices: Choices, *more: str) -> str:
     return plain(shlex.join(["tune", "run", *specs, *choices.options, *more]))
 
 
+def check_options(choices: Choices, results: Path) -> list[str]:
+    """Options with which `tune check` asks the same question, and finds its earlier results."""
+    usual = Path(choices.directory, "results").resolve() == results.resolve()
+    where = [] if usual else [f"--output={results}"]
+    return [*Choices(overrides=choices.overrides).options, *where]
+
+
+def check_command(spec: str, options: Sequence[str], *more: str) -> str:
+    """A `tune check` command with `check_options`, on one line."""
+    return plain(shlex.join(["tune", "check", spec or "SPEC", *options, *more]))
+
+
 SCHEMA_VERSION = 1
 
 #: Parts of a spec that readers of a manifest use.

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import secrets
+import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -95,12 +96,10 @@ class RunStore:
     def open(cls, directory: Path) -> RunStore:
         """Opens the directory of an existing run; SpecError if it is not one."""
         if read_bytes(directory / MANIFEST) is None:
-            only_result = os.path.lexists(directory / RESULT)
-            listed = "name a directory under results/; `tune report` without one lists them"
-            raise SpecError(
-                f"{directory} is not a run: it has no {MANIFEST}",
-                f"show its result with: tune report {directory}" if only_result else listed,
-            )
+            hint = "name a directory under results/; `tune report` without one lists them"
+            if os.path.lexists(directory / RESULT):
+                hint = f"show its result with: tune report {shlex.quote(str(directory))}"
+            raise SpecError(f"{directory} is not a run: it has no {MANIFEST}", hint)
         return cls(directory)
 
     @property

@@ -5,13 +5,14 @@ The files are JUnit XML and OpenMetrics. Source: the specification of OpenMetric
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Sequence
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from tuner.record.checks import CheckFacts, HistoryRow, mean_of, read_check
+from tuner.record.manifest import Choices, check_command, run_command
 from tuner.record.status import CheckStatus
 from tuner.report import ended, junit
 from tuner.report.blocks import (
@@ -147,13 +148,14 @@ def _environment(check: CheckFacts) -> Table:
 
 def next_steps(check: CheckFacts) -> list[tuple[str, str]]:
     """Next steps: (reason, command) pairs."""
-    spec = shlex.quote(check.spec_path)
-    tune = ("look for a better config, and leave it as a proposal", f"tune run {spec} --no-write")
-    accept = ("if this is intended, accept it", f"tune check {spec} --update-baseline")
-    again = ("check again", f"tune check {spec}")
+    command = partial(check_command, check.spec_path, check.options)
+    proposal = run_command([check.spec_path], Choices(write=False), *check.options)
+    tune = ("look for a better config, and leave it as a proposal", proposal)
+    accept = ("if this is intended, accept it", command("--update-baseline"))
+    again = ("check again", command())
     lost = check.credited is not None and check.credited.lost  # a lost soak is never accepted
     if check.status in (CheckStatus.MISSED, CheckStatus.INCONCLUSIVE) and not check.rounds:
-        return [("fix the problem above, then check again", f"tune check {spec}")]
+        return [("fix the problem above, then check again", command())]
     return {
         CheckStatus.FINE: [again],
         CheckStatus.WORSE: [again, accept],

@@ -11,7 +11,7 @@ from tuner.hiding import hidden_command
 from tuner.load.watch.machine import OTHER_CPU_PERCENT, taken_percent
 from tuner.record.bottleneck import Bottleneck, bottleneck_of
 from tuner.record.confirmation import Role
-from tuner.record.manifest import resume_command, run_command
+from tuner.record.manifest import check_command, check_options, resume_command, run_command
 from tuner.record.proved import ProvedConfig
 from tuner.record.remedies import remedies
 from tuner.record.status import Status
@@ -271,7 +271,8 @@ def _steps_to_write(data: ReportData) -> list[tuple[str, str]]:
     loads = (f"-X POST {url}/{shlex.quote(name)}/load" for name in models)
     reload = f"curl {' --next '.join(loads)}"
     repository = shlex.quote(str(data.manifest.repository))
-    accept = f"tune check {_spec(data)} --update-baseline"
+    options = check_options(data.manifest.choices, data.directory.parent)
+    accept = check_command(data.manifest.spec_path, options, "--update-baseline")
     all_models = f" ({', '.join(models)})" if models[1:] else ""
     what = "it" if not models[1:] else f"{'both' if len(models) == 2 else 'all'} configs"
     return [

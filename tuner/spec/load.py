@@ -198,7 +198,9 @@ def _elsewhere(finding: Finding) -> Mistake:
 
 def _refuse_no_spec(path: Path) -> None:
     if os.access(path / "manifest.json", os.F_OK):
-        raise SpecError(f"{path} is a run, not a spec", f"see it with: tune report {path}")
+        raise SpecError(
+            f"{path} is a run, not a spec", f"see it with: tune report {shlex.quote(str(path))}"
+        )
     if path.suffix == ".pbtxt":
         above = path.parent.parent if path.absolute().parent.name == "configs" else path.parent
         named = shlex.quote(above.name if above.parent == REPOSITORY else str(above))
@@ -206,7 +208,7 @@ def _refuse_no_spec(path: Path) -> None:
     if not os.path.lexists(path):
         meant = path_meant(path, lambda p: p.suffix in (".yaml", ".yml") and p.is_file())
         is_model = (REPOSITORY / path.name).is_dir()
-        advice = f"tune init {path.name if is_model else 'MODEL'} drafts one"
+        advice = f"tune init {shlex.quote(path.name) if is_model else 'MODEL'} drafts one"
         raise SpecError(f"there is no spec {path}", meant or advice)
 
 

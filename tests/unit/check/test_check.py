@@ -223,6 +223,17 @@ def test_check_that_breaks_off_leaves_its_reason(
         assert status in (path.parent / name).read_text()
 
 
+def test_a_stopped_check_starts_again_with_the_options_that_it_had(place: Place) -> None:
+    stopped = InterruptedRunError("interrupted")
+    with pytest.raises(InterruptedRunError):
+        place.check(accept=True, overrides=("check.rounds=3",), fails=stopped)
+    spec, results = place.directory / "spec.yaml", place.results
+    options = f"--set=check.rounds=3 --output={results}"
+    assert stopped.hint == f"start again: tune check {spec} {options} --update-baseline"
+    (report,) = results.glob("*/report.md")
+    assert f"tune check {spec} {options}" in report.read_text()
+
+
 def test_everything_lies_on_disk_and_follows_the_published_schema(place: Place) -> None:
     place.check(accept=True)
     done = place.check(capacity=80.0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 import pytest
@@ -70,3 +71,33 @@ def test_a_wrong_shape_hides_no_other_mistake_and_is_no_defect_of_ours(
     assert tune("plan", "spec.yaml") == 2
     assert "spec.yaml:4:" in tune.err
     assert "no_such_field" in tune.err
+
+
+@pytest.mark.parametrize(
+    ("command", "advice"),
+    [
+        ("apply 'a result'", "tune report 'a result'"),
+        ("run 'a directory'", "tune run 'a directory' --slo 'p99_latency <= 50ms'"),
+        ("models 'a directory'", "tune lint 'a directory'"),
+        ("lint 'a directory/a model'", "tune lint '{here}/a directory' --model 'a model'"),
+        (
+            "init --from-model-analyzer 'a spec.yaml'",
+            "tune plan 'a spec.yaml'   then   tune run 'a spec.yaml'",
+        ),
+        (
+            "init --from-model-analyzer 'many models.yaml'",
+            "--from-model-analyzer 'many models.yaml'",
+        ),
+    ],
+)
+def test_a_command_that_an_error_advises_can_be_pasted(
+    command: str, advice: str, tune: Tune, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("a result").mkdir()
+    Path("a result/result.json").write_text("{}")
+    write_model(Path("a directory/a model"), "max_batch_size: oops", "class TritonPythonModel: ...")
+    Path("a spec.yaml").write_text("model: m\nslo: [p99_latency <= 40ms]\n")
+    Path("many models.yaml").write_text("profile_models: [m, n, '*']\n")
+    assert tune(*shlex.split(command)) != 0
+    assert advice.format(here=tmp_path) in tune.err

@@ -170,6 +170,8 @@ def test_a_dark_page_draws_charts_in_colours_that_stand_out_from_it(colour: str)
 
 
 def test_commands_break_only_between_words(made: Made) -> None:
-    page = page_of(made("improved"))
-    words = ("tune", "check", "search_spaces/toy.yaml", "--update-baseline")
+    data = made("improved")
+    page = page_of(data)
+    output = f"--output={data.directory.parent}"
+    words = ("tune", "check", "search_spaces/toy.yaml", output, "--update-baseline")
     assert " ".join(f"<span>{word}</span>" for word in words) in page
