@@ -8,7 +8,10 @@ from itertools import islice
 
 from tuner.checks.case import Case
 from tuner.errors import SpecError
-from tuner.lint.repository import errors_of
+from tuner.lint.completion import as_code_completes
+from tuner.lint.model_calls import calling_sources
+from tuner.lint.repository import faults_of
+from tuner.lint.rules import Severity
 from tuner.modelconfig.backends import is_ensemble
 from tuner.modelconfig.encoding import UTF_8
 from tuner.modelconfig.files import served_versions
@@ -114,10 +117,14 @@ def check_searched_versions(case: Case) -> Iterator[Finding]:
 
 
 def check_files(case: Case) -> Iterator[Finding]:
-    """Reports lint's errors of the models and of those they call; a server decides."""
+    """Reports lint's errors of the models and of those they call; a server decides.
+
+    Notes calls that may not be answered.
+    """
     for model in case.served.models.values():
-        for finding in errors_of(case.spec.repository, model.name, case.spec.write_to):
-            severity = FindingSeverity.DOUBTED
+        for finding in faults_of(case.spec.repository, model.name, case.spec.write_to):
+            error = finding.severity is Severity.ERROR
+            severity = FindingSeverity.DOUBTED if error else FindingSeverity.NOTED
             yield Finding(
                 (), finding.message, hint=finding.hint, at=finding.place, severity=severity
             )
@@ -126,7 +133,9 @@ def check_files(case: Case) -> Iterator[Finding]:
 def note_open_batches(case: Case) -> Iterator[Finding]:
     """Notes batch sizes that only a server knows."""
     for label, model in case.served.models.items():
-        if model.base.leaves_batch_open:
+        sources = (source for _, source in calling_sources(model.files, model.base.file))
+        _, sizes = as_code_completes(model.base.file, sources)
+        if model.base.leaves_batch_open and max(sizes, default=2) > 1:
             yield _note(
                 f"config.pbtxt{of_label(label, case.served.models)} leaves max_batch_size to the "
                 "server, which is asked when the run starts; this plan takes it to be "

@@ -69,7 +69,7 @@ CHECKS: tuple[CheckRule, ...] = (
     CheckRule(requests.check_resolution),
     CheckRule(requests.check_shapes),
     CheckRule(requests.check_open_shapes),
-    _doubted(models.check_files),
+    CheckRule(models.check_files, (FindingSeverity.DOUBTED, FindingSeverity.NOTED)),
     _doubted(machine.check_gpus),
     _doubted(machine.check_listed_gpus),
     _doubted(machine.check_image),

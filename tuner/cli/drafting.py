@@ -113,8 +113,8 @@ def _read_parts(
     profile: Profile | None = None,
     parts: Mapping[str, DraftedModel] | None = None,
 ) -> Mapping[str, DraftedModel]:
-    """The model and those served with it, by name; prints the lint errors of the model."""
-    from tuner.lint.repository import errors_of
+    """The model and those served with it, by name; prints what lint says against the model."""
+    from tuner.lint.repository import faults_of
     from tuner.modelconfig.files import model_names, passed_over, read_model, repositories_in
     from tuner.modelconfig.message import parse
     from tuner.modelconfig.rules import violations
@@ -132,18 +132,18 @@ def _read_parts(
         raise broken_config(
             refused, lambda violation: field_place(path, files.text, violation.path)
         )
-    errors = errors_of(repository, model, write_to)
+    faults = faults_of(repository, model, write_to)
     if not (files.sha256 or files.backend(config)):
         text = f"{files.directory} holds neither a config.pbtxt nor a model"
         text += passed_over(files.directory)
         if inner := repositories_in(files.directory):
             raise SpecError(text, f"it holds models: tune init MODEL --repository {inner[0]}")
         hint = "put the model's file into a version directory, such as 1"
-        if unread := [finding for finding in errors if finding.rule == "config-file"]:
+        if unread := [finding for finding in faults if finding.rule == "config-file"]:
             text += f": {unread[0].message}"
             hint = unread[0].hint
         raise SpecError(text, hint)
-    for finding in errors:
+    for finding in faults:
         say(f"{finding.place}: {finding.message}", err=True)
     calls: tuple[str, ...] = ()
     if profile is not None:

@@ -28,6 +28,7 @@ _IMPORT = re.compile(
 #: So many letters of a name tell which models it may be.
 _TELLING = 3
 _NAME = re.compile(r"[\w.-]+")
+_CLIENTS, _API = ("tritonclient.http", "tritonclient.grpc"), "/v2/models/"
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
@@ -115,6 +116,27 @@ def model_calls(source: str, config: ModelConfig) -> Iterator[tuple[str, ast.exp
             named = (k.value for k in call.keywords if k.arg == "model_name")
             place: ast.expr = next(named, call)
             yield from ((text, place) for text in _texts(place, known, config))
+
+
+def network_calls(source: str) -> list[ast.AST]:
+    """The first place where a source imports a client of Triton, or writes a path of its API."""
+    likely = any(word in source for word in (*_CLIENTS, _API, "from tritonclient import"))
+    module = parsed(source) if likely else None
+    nodes = [*ast.walk(module)] if isinstance(module, ast.Module) else []
+    notes = {node.value for node in nodes if isinstance(node, ast.Expr)}
+    places = [node for node in nodes if node not in notes and _is_client(node)]
+    return places[:1]
+
+
+def _is_client(node: ast.AST) -> bool:
+    match node:
+        case ast.Constant(value=str(text)):
+            return _API in text
+        case ast.Import(names=names):
+            return any(name.name.startswith(_CLIENTS) for name in names)
+        case ast.ImportFrom(module=str(package), names=names):
+            return any(f"{package}.{name.name}".startswith(_CLIENTS) for name in names)
+    return False
 
 
 @dataclass(frozen=True)

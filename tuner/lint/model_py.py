@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tuner.lint.completion import Function, completion_mistakes
 from tuner.lint.cuda import device_findings
-from tuner.lint.model_calls import MOST_NAMES, calling_sources, is_made, model_calls
+from tuner.lint.model_calls import MOST_NAMES, calling_sources, is_made, model_calls, network_calls
 from tuner.lint.python_source import (
     MODEL_CLASS,
     assigned,
@@ -33,6 +33,10 @@ _NOT_IN_THE_KEY = {
     "parameters": "request parameters",
     "requested_output_names": "which outputs are requested",
 }
+_BY_NETWORK = (
+    "call models of this repository by pb_utils.InferenceRequest; another server must run beside, "
+    "and its time is measured, too"
+)
 _LOOPS = (ast.For, ast.AsyncFor, ast.While, ast.ListComp, ast.GeneratorExp)
 
 
@@ -60,6 +64,9 @@ def python_findings(
                 text = f"this calls model {model!r}, which is not in the repository"
                 hint = meant_or_listed(model, names)
                 findings.append(_at(path, place, Severity.WARNING, "called-model", text, hint))
+        for client in network_calls(source):
+            text = "this calls a Triton server over the network: not the one that a run starts"
+            findings.append(_at(path, client, Severity.NOTE, "network-call", text, _BY_NETWORK))
         yield from (f for f in findings if f.rule not in silent)
 
 

@@ -10,8 +10,9 @@ from functools import partial
 from pathlib import Path
 
 from tuner.errors import EnvironmentNotReadyError, SpecError
+from tuner.lint.layout import layout_findings
 from tuner.lint.model_calls import called_models
-from tuner.lint.model_files import config_findings, layout_findings
+from tuner.lint.model_files import config_findings
 from tuner.lint.model_py import knows_sequences, python_findings
 from tuner.lint.rules import RULES, LintFinding, Severity, error_at, refuse_unknown, silenced_in
 from tuner.modelconfig import ensembles
@@ -23,6 +24,7 @@ from tuner.modelconfig.files import (
     model_directory,
     model_names,
     read_model,
+    repositories_in,
     unread_configs,
     versions,
 )
@@ -34,6 +36,8 @@ from tuner.regular import is_there
 from tuner.spec.mistakes import listed, meant_or_listed
 from tuner.spec.paths import CONFIG_NAME, SEVERAL_REPOSITORIES
 
+#: Calls by a model's code that a run of tune may not answer.
+_CALLS = ("called-model", "network-call")
 _METRIC = {"metric_identifier": "family", "histogram_options": "buckets"}
 
 
@@ -102,7 +106,7 @@ def _keeps_no_weights(repository: Path, names: list[str]) -> bool:
 
 def _no_models(repository: Path, names: list[str]) -> SpecError:
     text = f"{repository} has no models: no directory in it has a config.pbtxt or a version"
-    groups = [name for name in names if holds_models(repository / name)]
+    groups = [place.relative_to(repository) for place in repositories_in(repository)]
     text += f"; {listed(groups, ' and ')} hold{'s' * (len(groups) < 2)} models" if groups else ""
     inner = [f"{name}/{file}" for name in names for file in unread_configs(repository / name)]
     if unread := [] if groups else [*unread_configs(repository), *inner]:
@@ -112,8 +116,8 @@ def _no_models(repository: Path, names: list[str]) -> SpecError:
     return SpecError(text, "name the directory that holds one directory for each model")
 
 
-def errors_of(repository: Path, model: str, write_to: str = CONFIG_NAME) -> list[LintFinding]:
-    """Why ``model`` would not load, or a model that it calls, and so on.
+def faults_of(repository: Path, model: str, write_to: str = CONFIG_NAME) -> list[LintFinding]:
+    """Why ``model`` would not load, or not answer, or a model that it calls, and so on.
 
     Raises:
         EnvironmentNotReadyError: The repository cannot be read.
@@ -128,7 +132,7 @@ def errors_of(repository: Path, model: str, write_to: str = CONFIG_NAME) -> list
             certain, _ = called_models(*readable, names, guesses=False)
             called = dict.fromkeys([*steps, *certain])
             waiting += [n for n in called if n in names and n not in waiting]
-    return [finding for finding in findings if finding.severity is Severity.ERROR]
+    return [f for f in findings if f.severity is Severity.ERROR or f.rule in _CALLS]
 
 
 def _readable(repository: Path, name: str, write_to: str) -> tuple[ModelFiles, ModelConfig] | None:

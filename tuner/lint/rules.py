@@ -107,6 +107,7 @@ RULES: dict[str, RuleText] = {
     "auto-complete": RuleText("auto_complete_config contradicts config.pbtxt.", _PYTHON),
     "python-model": RuleText("model.py has no TritonPythonModel with execute.", _PYTHON),
     "called-model": RuleText("model.py calls a model that does not exist.", _PYTHON),
+    "network-call": RuleText("model.py calls a Triton server over the network.", _PYTHON),
     "unnamed-call": RuleText("model.py calls a model by a name made at run time.", _PYTHON),
     "python-unread": RuleText("model.py is too long or too deeply nested to check.", "Python"),
     "per-request-loop": RuleText("execute works on one request at a time.", _PYTHON),

@@ -22,6 +22,8 @@ from tuner.spec.paths import CONFIG_NAME, CONFIG_NAMES
 
 #: No file system has longer names.
 _NAME_BYTES = 255
+#: How deep repositories are searched for in a folder, and in how many folders of one depth.
+_DEPTH, _FOLDERS = 5, 200
 
 
 @dataclass(frozen=True)
@@ -243,9 +245,18 @@ def holds_models(repository: Path) -> bool:
 
 
 def repositories_in(folder: Path) -> list[Path]:
-    """The folder, or the directories in it, if models lie there: it is then no model itself."""
-    inner = (folder / name for name in model_names(folder))
-    return [place for place in (folder, *inner) if holds_models(place)]
+    """The folder, or those below it to some depth, that hold models; none inside another."""
+    repositories, level = list[Path](), [folder]
+    for _ in range(_DEPTH):
+        inner = list[Path]()
+        for place in level[:_FOLDERS]:
+            with contextlib.suppress(EnvironmentNotReadyError):  # one that may not be read
+                if holds_models(place):
+                    repositories.append(place)
+                else:
+                    inner += [place / name for name in model_names(place)]
+        level = inner
+    return repositories
 
 
 def unread_configs(folder: Path) -> list[str]:

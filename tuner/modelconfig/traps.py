@@ -15,6 +15,8 @@ from tuner.modelconfig.queues import policy_of_queue, queue_policies
 from tuner.modelconfig.schema import ModelConfig, enum_name
 from tuner.spec.paths import MAX_BATCH_SIZE
 
+#: Parts of names of outputs that have as many scores as things were detected.
+_DETECTED = ("box", "det", "landmark", "keypoint")
 _CLASS_SCORES = ("logit", "prob", "score", "label", "class")
 #: Parts of names of what a model of texts takes: two dimensions, the batch and the tokens.
 _TOKENS = ("input_id", "attention_mask", "token_type", "position_id", "segment_id", "input_mask")
@@ -28,14 +30,15 @@ _TAKES_PLACEHOLDERS = "tensorrtllm"
 def batch_in_dims(config: ModelConfig) -> Iterator[Mistake]:
     """``dims`` leave the batch dimension out when max_batch_size is above 0.
 
-    A first open dimension of scores may be that of an input, such as the frames of speech; of
-    texts, whose scores are most often of the whole, that is asked.
+    A first open dimension of scores may be that of an input, such as the frames of speech, or the
+    number of boxes; of texts, whose scores are most often of the whole, that is asked.
     """
     if config.max_batch_size < 1:
         return
     measured = (t for t in config.input if enum_name(t, "data_type") not in _INTEGERS)
-    of_frames = any(-1 in tensor.dims for tensor in measured)
-    for index, output in enumerate(() if of_frames else config.output):
+    of_many = any(-1 in tensor.dims for tensor in measured)
+    of_many |= any(word in out.name.lower() for out in config.output for word in _DETECTED)
+    for index, output in enumerate(() if of_many else config.output):
         scores = any(word in output.name.lower() for word in _CLASS_SCORES)
         if scores and len(output.dims) == 2 and output.dims[0] == -1 and output.dims[1] > 0:
             text = f"dims leave the batch out: each request gets {output.name} {list(output.dims)}"

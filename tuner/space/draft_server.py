@@ -27,7 +27,8 @@ def variable_lines(names: Iterable[str], server: Mapping[str, Any], cores: int) 
     counts = [str(count) for count in _THREADS if count < max(cores, 2)]
     values = f"{{choice: [{', '.join(['unset', *counts])}]}}"
     why = "threads of each instance; no config.pbtxt can set them"
-    return [DraftEntry(variable_path(name), values, why) for name in names]
+    paths = [variable_path(name) for name in names]
+    return [DraftEntry(path, values, "" if k else why) for k, path in enumerate(paths)]
 
 
 def server_section(

@@ -441,3 +441,35 @@ def test_first_responses_may_be_bounded_where_the_code_may_make_a_model_decouple
     (tmp_path / "spec.yaml").write_text(spec + "space: {instance_group.count: {int: [1, 2]}}\n")
     with pytest.raises(SpecError) if refused else nullcontext():
         prepare(Request(spec=tmp_path / "spec.yaml"))
+
+
+def test_calls_that_a_run_may_not_answer_are_noted(tmp_path: Path) -> None:
+    code = (
+        "import tritonclient.grpc\n"
+        "class TritonPythonModel:\n"
+        "    def execute(self, requests):\n"
+        '        return [pb_utils.InferenceRequest(model_name="gone") for r in requests]\n'
+    )
+    write_model(tmp_path / "models" / "m", BATCHED, code)
+    said = notes(job(tmp_path, "model: m\nspace: {instance_group.count: {int: [1, 2]}}\n"))
+    (network,) = (note for note in said if "over the network" in note)
+    assert "m/1/model.py:1:1" in network
+    (missing,) = (note for note in said if "calls model 'gone', which is not in the re" in note)
+    assert "m/1/model.py:4:" in missing
+
+
+@pytest.mark.parametrize(("size", "noted"), [(0, False), (8, True)])
+def test_a_batch_size_is_said_to_be_open_unless_the_code_sets_none(
+    tmp_path: Path, size: int, noted: bool
+) -> None:
+    code = (
+        "class TritonPythonModel:\n"
+        "    @staticmethod\n"
+        "    def auto_complete_config(config):\n"
+        f"        config.set_max_batch_size({size})\n"
+        "        return config\n"
+        "    def execute(self, requests): ...\n"
+    )
+    write_model(tmp_path / "models" / "m", f'backend: "python" {IO}', code)
+    said = notes(job(tmp_path, "model: m\nspace: {instance_group.count: {int: [1, 2]}}\n"))
+    assert any("leaves max_batch_size to the server" in note for note in said) is noted

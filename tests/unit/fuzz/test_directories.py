@@ -16,7 +16,7 @@ from fuzz.near import SEEDS, command, finished, fuzzed, lay_out, lay_out_run, pl
 from hypothesis import strategies as st
 
 from tuner.errors import TunerError
-from tuner.lint.repository import errors_of
+from tuner.lint.repository import faults_of
 from tuner.triton.doctor import _directories
 from tuner.triton.local import mirror_of
 
@@ -103,7 +103,7 @@ def test_a_command_ends_whatever_lies_where_it_reads(
         if line == "doctor":  # less the programs that it starts
             list(_directories(Path("models"), Path(f"{_RUN}/x")))
         elif line == "copy":  # what a run does before it starts a server
-            errors_of(Path("models"), "m")
+            faults_of(Path("models"), "m")
             with mirror_of(Path("models")):
                 pass
         else:

@@ -9,7 +9,7 @@ from typing import Any
 from fuzz.near import CONFIG, MODEL_PY, cases, fuzzed, lay_out, near, place, seeds
 
 from tuner.errors import TunerError
-from tuner.lint.repository import errors_of, lint_repository
+from tuner.lint.repository import faults_of, lint_repository
 from tuner.load.perf_analyzer import outputs
 from tuner.load.traffic.arrivals import read_trace
 from tuner.load.traffic.repeats import read_log
@@ -79,7 +79,7 @@ def test_the_code_of_a_model_is_linted(text: bytes) -> None:
     with place() as here, suppress(TunerError):
         lay_out(here / "m", code=text)
         lint_repository(here)
-        errors_of(here, "m")
+        faults_of(here, "m")
 
 
 @fuzzed(

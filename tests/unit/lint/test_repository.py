@@ -9,7 +9,7 @@ from builders.messages_lint import COMPLETED, COMPLETING, EXECUTE, MODEL_PY, PYT
 
 from tuner.errors import SpecError
 from tuner.lint.model_calls import called_models
-from tuner.lint.repository import errors_of, lint_repository
+from tuner.lint.repository import faults_of, lint_repository
 from tuner.lint.rules import Severity
 from tuner.modelconfig.files import read_model
 from tuner.modelconfig.schema import new_config
@@ -142,6 +142,14 @@ def test_idle_settings_warn_and_those_that_need_flags_are_notes(repository):
             "batch-in-dims",
             'output { name: "logits" data_type: TYPE_FP32 dims: [ -1, 2 ] }',
             'output { name: "logits" data_type: TYPE_FP32 dims: [ 2 ] }',
+        ),
+        (
+            "batch-in-dims",
+            'output { name: "labels" data_type: TYPE_FP32 dims: [ -1, 2 ] }',
+            (
+                'output { name: "labels" data_type: TYPE_FP32 dims: [ -1, 2 ] } '
+                'output { name: "dets" data_type: TYPE_FP32 dims: [ -1, 4 ] }'
+            ),
         ),
         (
             "batch-in-dims",
@@ -438,8 +446,10 @@ def test_findings_about_version_directories(repository):
         ('backend: "tensorrt"', ["1/model.engine"], "rename it to model.plan"),
         ('platform: "tensorrt_plan"', ["1/model.engine"], "default_model_filename"),
         ('backend: "fil"', ["1/model.pkl"], "Treelite"),
-        ('backend: "onnxruntime"', ["1/bert.onnx"], "it holds bert.onnx"),
-        ('backend: "python" default_model_filename: "a.py"', ["1/model.py"], "it holds model.py"),
+        ('backend: "onnxruntime"', ["1/bert.onnx", "1/x.txt"], "rename bert.onnx to model.onnx"),
+        ('backend: "tensorrt"', ["1/dla.plan"], 'write default_model_filename: "dla.plan"'),
+        ('backend: "python" default_model_filename: "a.py"', ["1/model.py"], "model.py to a.py"),
+        ('backend: "onnxruntime"', ["1/a.onnx", "1/b.onnx"], "it holds a.onnx, b.onnx"),
     ],
 )
 def test_the_file_a_backend_looks_for(repository, config, files, hint):
@@ -536,12 +546,12 @@ def test_steps_name_a_version_that_exists(repository, version, fits):
 
 def test_a_byte_order_mark_in_model_py_is_no_mistake(repository):
     add(repository, "m", PYTHON, source=f"\ufeff{MODEL_PY}")
-    assert errors_of(repository, "m") == []
+    assert faults_of(repository, "m") == []
 
 
 def test_impossible_file_name_is_reported_as_missing(repository):
     add(repository, "m", f'backend: "python" default_model_filename: "{"x" * 5000}.py"')
-    assert [f.rule for f in errors_of(repository, "m")] == ["model-file"]
+    assert [f.rule for f in faults_of(repository, "m")] == ["model-file"]
 
 
 IO = """
@@ -861,7 +871,7 @@ def test_errors_of_a_model_that_may_be_called_are_not_the_callers(repository, na
     source = source.replace("Request", "InferenceRequest") + "OTHER = 'finder'\n"
     add(repository, "m", PYTHON, source=source % name)
     add(repository, "finder", PYTHON.replace('"m"', '"other"'))
-    assert [f.rule for f in errors_of(repository, "m")] == ["name-mismatch"] * reported
+    assert [f.rule for f in faults_of(repository, "m")] == ["name-mismatch"] * reported
     files = read_model(repository, "m")
     assert called_models(files, files.config(), ["finder"])[0] == ("finder",)
 
@@ -973,7 +983,9 @@ def test_without_weights_a_missing_backend_is_a_note(repository):
 def test_directory_with_neither_config_nor_model_is_reported(repository):
     add(repository, "m", PYTHON)
     (repository / "empty").mkdir()
-    assert rules(repository, "empty") == {"version-directory", "no-backend"}
+    finding = only(repository, "empty")
+    assert (finding.rule, finding.severity) == ("no-backend", Severity.ERROR)
+    assert finding.message == "this is no model: it has neither a config.pbtxt nor a version"
 
 
 @pytest.mark.parametrize(
@@ -996,6 +1008,25 @@ def test_a_misspelt_config_is_an_error(repository, name, advice):
     assert lint_repository(repository) == []
 
 
+@pytest.mark.parametrize(
+    ("code", "line"),
+    [
+        ("import tritonclient.grpc as client\n", 1),
+        ("import json\nfrom tritonclient import http\n", 2),
+        ("from tritonclient.http.aio import InferenceServerClient\n", 1),
+        ("from tritonclient.utils import np_to_triton_dtype\n", 0),
+        ('url = f"{base}/v2/models/{name}/generate"\n', 1),
+        ('"""Its clients use /v2/models/m/infer."""\n', 0),
+    ],
+)
+def test_a_call_over_the_network_is_noted(repository, code, line):
+    add(repository, "m", PYTHON)
+    (repository / "m" / "1" / "model.py").write_text(code + EXECUTE)
+    lines = [f.line for f in lint_repository(repository) if f.rule == "network-call"]
+    assert lines == [line] * bool(line)
+    assert len(faults_of(repository, "m")) == bool(line)
+
+
 def test_a_template_alone_is_reported_without_advice_on_a_config_that_is_not_there(repository):
     add(repository, "m", 'platform: "onnxruntime_onnx"', ["1/.gitkeep"])
     (repository / "m" / "config.pbtxt").rename(repository / "m" / "config.pbtxt.template")
@@ -1011,6 +1042,14 @@ def test_configs_that_lie_in_no_model_are_named(repository):
     (repository / "m" / "src").mkdir(parents=True)
     (repository / "m" / "config.pbtxt.jinja").write_text(PYTHON)
     with pytest.raises(SpecError, match=r"does not read m/config\.pbtxt\.jinja"):
+        lint_repository(repository)
+
+
+def test_repositories_some_levels_below_are_named(repository):
+    for place in ("services/triton/models", "examples"):
+        (repository / place).mkdir(parents=True)
+        add(repository / place, "m", PYTHON)
+    with pytest.raises(SpecError, match="; examples and services/triton/models hold models"):
         lint_repository(repository)
 
 
@@ -1095,8 +1134,8 @@ def test_configs_by_other_names_are_checked_too(repository):
         4,
         "syntax",
     )
-    assert [f.rule for f in errors_of(repository, "m", "configs/sick.pbtxt")] == ["syntax"]
-    assert errors_of(repository, "m") == []
+    assert [f.rule for f in faults_of(repository, "m", "configs/sick.pbtxt")] == ["syntax"]
+    assert faults_of(repository, "m") == []
 
 
 def test_a_directory_of_configs_is_no_version(repository):
