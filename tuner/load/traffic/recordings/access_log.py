@@ -152,7 +152,7 @@ def _with_paths(path: Path, making: Making, columns: LogColumns) -> Iterator[tup
                 waiting, with_path = [], True
             yield number, row
         elif with_path:
-            making.note_lines(NO_REQUEST, place=f"{path}:{number}:1")
+            making.note_line(NO_REQUEST, path, number)
         elif len(waiting) < MOST_BEFORE:
             waiting.append((number, row))
         else:

@@ -166,7 +166,7 @@ def _line_rows(path: Path, file: TextIOWrapper, making: Making) -> _Rows:
             yield number, inner
         elif text.strip():
             reason = _left_out(f"{path}:{number}", text, cut=not line.endswith("\n"))
-            making.note_lines(reason, place=f"{path}:{number}:1")
+            making.note_line(reason, path, number)
 
 
 def _labelled_rows(path: Path, file: TextIOWrapper, making: Making) -> _Rows:
@@ -175,7 +175,7 @@ def _labelled_rows(path: Path, file: TextIOWrapper, making: Making) -> _Rows:
         if len(row := _labels(without_runtime(line))) > 1:
             yield number, row
         elif line.strip():
-            making.note_lines(NO_REQUEST, place=f"{path}:{number}:1")
+            making.note_line(NO_REQUEST, path, number)
 
 
 def _replay_rows(_path: Path, file: TextIOWrapper, _: Making) -> _Rows:
@@ -206,7 +206,7 @@ def _dated_rows(path: Path, file: TextIOWrapper, making: Making) -> _Rows:
             yield number, row
         elif line.strip():
             reason = NO_DATE if has_request(line) else NO_REQUEST
-            making.note_lines(reason, place=f"{path}:{number}:1")
+            making.note_line(reason, path, number)
 
 
 def _dated(line: str) -> Row | None:

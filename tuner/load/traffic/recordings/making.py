@@ -9,11 +9,11 @@ import json
 import os
 import secrets
 from array import array
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 
@@ -66,6 +66,9 @@ class Making:
 
     def note_of_all(self, sentence: str) -> None:
         self.notes[sentence] = 0
+
+    def note_line(self, sentence: str, path: Path, line: int) -> None:
+        self.note_lines(sentence, place=f"{path}:{line}:1")
 
     def note_lines(self, sentence: str, number: int = 1, place: str = "") -> None:
         if number:
@@ -128,54 +131,80 @@ def make_recording(
         SpecError: There are fewer than two requests, or one comes more than `MOST_S` after another.
         EnvironmentNotReadyError: The file cannot be written.
     """
-    at_s, took_s, offsets, lengths = array("d"), array("d"), array("q"), array("q")
     unfinished = path.with_name(f".tune-{secrets.token_hex(8)}.tmp")
     with explained(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
-            with TemporaryFile(dir=path.parent) as rows, unfinished.open("wb") as lines:
-                first = last = None
-                for one in requests:
-                    first = one if first is None or one.at_s < first.at_s else first
-                    last = one if last is None or one.at_s > last.at_s else last
-                    _refuse_apart(first, last)
-                    row = json.dumps(one.row, ensure_ascii=False)[1:]
-                    text = row.encode(errors="backslashreplace") + b"\n"  # halves of surrogates
-                    at_s.append(one.at_s)
-                    took_s.append(one.took_s)
-                    offsets.append(rows.tell())
-                    lengths.append(len(text))
-                    rows.write(text)
-                if len(at_s) < 2:
-                    what = "one request" if at_s else "no request"
-                    message = f"there is {what} to record, and a recording needs two"
-                    raise SpecError(
-                        plain("; ".join([message, *making.left_out[:_MOST_REASONS]])),
-                        "tune record --help lists the formats that it reads",
-                    )
-                at, resolution_s = spread(np.array(at_s)) if of_a_log else (np.array(at_s), 0.0)
-                if resolution_s:
-                    making.note_of_all(_spread_note(resolution_s))
-                elif of_a_log and (step_s := _even_step_s(at)):
-                    making.note_of_all(_SAMPLES.format(step=digits(step_s)))
-                at = at - np.array(took_s)
-                first_s = float(at.min())
-                header = f'"resolution_s": {resolution_s}'.encode() if resolution_s else b""
-                for number in np.argsort(at, kind="stable").tolist():
-                    rows.seek(offsets[number])
-                    rest = rows.read(lengths[number])
-                    parts = [b"", header] if header else [b""]
-                    parts += [] if rest == b"}\n" else [rest]
-                    due_s = round(float(at[number]) - first_s, 6)
-                    end = b"}\n" if rest == b"}\n" else b""
-                    lines.write(b'{"due_s": ' + str(due_s).encode() + b", ".join(parts) + end)
-                    header = b""  # only the first line has it
+            with TemporaryFile(dir=path.parent) as file, unfinished.open("wb") as lines:
+                rows = _stored(requests, file)
+                making.requests = len(rows.at_s)
+                if making.requests < 2:
+                    raise _too_few(making)
+                at_s, resolution_s = _times(rows, making) if of_a_log else (rows.at_s, 0.0)
+                at_s = at_s - rows.took_s
+                due_s = at_s - float(at_s.min())
+                header = [f'"resolution_s": {resolution_s}'] if resolution_s else []
+                for number in np.argsort(at_s, kind="stable").tolist():
+                    due = f'"due_s": {round(float(due_s[number]), 6)}'
+                    lines.write(f"{{{', '.join([due, *header])}".encode() + rows.read(number))
+                    header = []  # only the first line has it
                 lines.flush()
                 os.fsync(lines.fileno())
             unfinished.replace(path)
         finally:
             unfinished.unlink(missing_ok=True)
-    making.requests, making.length_s = len(at_s), float(at.max()) - first_s
+    making.length_s = float(due_s.max())
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """The requests in the order in which they were read, with the ends of their lines in a file."""
+
+    file: IO[bytes]
+    at_s: Times
+    took_s: Times
+    ends: Sequence[int]
+
+    def read(self, number: int) -> bytes:
+        """The line of a request, from the end of its time on."""
+        start = self.ends[number - 1] if number else 0
+        self.file.seek(start)
+        return self.file.read(self.ends[number] - start)
+
+
+def _stored(requests: Iterable[LoggedRequest], file: IO[bytes]) -> _Rows:
+    at_s, took_s, ends = array("d"), array("d"), array("q")
+    first = last = None
+    for one in requests:
+        first = one if first is None or one.at_s < first.at_s else first
+        last = one if last is None or one.at_s > last.at_s else last
+        _refuse_apart(first, last)
+        row = json.dumps(one.row, ensure_ascii=False)[1:]
+        text = f"{', ' * bool(one.row)}{row}\n"
+        file.write(text.encode(errors="backslashreplace"))  # halves of surrogates
+        at_s.append(one.at_s)
+        took_s.append(one.took_s)
+        ends.append(file.tell())
+    return _Rows(file, np.array(at_s), np.array(took_s), ends)
+
+
+def _too_few(making: Making) -> SpecError:
+    what = "one request" if making.requests else "no request"
+    message = f"there is {what} to record, and a recording needs two"
+    return SpecError(
+        plain("; ".join([message, *making.left_out[:_MOST_REASONS]])),
+        "tune record --help lists the formats that it reads",
+    )
+
+
+def _times(rows: _Rows, making: Making) -> tuple[Times, float]:
+    """The times of a log, spread within their resolution, and that resolution; see `spread`."""
+    at_s, resolution_s = spread(rows.at_s)
+    if resolution_s:
+        making.note_of_all(_spread_note(resolution_s))
+    elif step_s := _even_step_s(at_s):
+        making.note_of_all(_SAMPLES.format(step=digits(step_s)))
+    return at_s, resolution_s
 
 
 def _spread_note(resolution_s: float) -> str:
