@@ -92,30 +92,15 @@ def carried(
     profile.take("model_repository", str)
     arrivals = _arrivals(profile)
     if takes_sequences(config):
-        option = "request_rate" if "rate" in arrivals else "concurrency"
         reason = "requests of sequences come at an interval, and how many run at once is searched"
-        if arrivals:
-            profile.leave((option,), reason)
-        leave_load_bounds(profile, reason)
-        arrivals = {}
+        arrivals = _leave_load(profile, arrivals, reason)
     if together:
         arrivals = _of_stream(profile, arrivals)
     elif not takes_sequences(config):
         arrivals = bounded_load(profile, arrivals)
     _leave_cpu_only(profile, models)
     goal = _objective(profile, {} if together else arrivals, many=many)
-    sizes = profile.take_numbers("batch_sizes")
-    if sequences and sizes[1:] + sizes[:1] > [1]:
-        profile.leave(("batch_sizes",), "a request of a sequence holds one inference")
-        sizes = []
-    most = config.max_batch_size or math.inf
-    if large := [size for size in sizes if size > most]:
-        reason = f"{listed(large)} above the model's max_batch_size, {most}"
-        profile.leave(("batch_sizes",), reason)
-        sizes = [size for size in sizes if size <= most]
-    if len(sizes) > 1:
-        reason = f"{sizes[0]} is taken: all requests carry the same number of inputs"
-        profile.leave(("batch_sizes",), reason)
+    batch_size = _batch_size(profile, config, sequences=sequences)
     file, shapes = _inputs(profile, config)
     stand_in = next(iter(on_a_latency(slos)), example_slo(many=many))
     limits, spaces = _slos(profile, goal, stand_in, many=many), _spaces(profile, models)
@@ -128,7 +113,7 @@ def carried(
         slos=joined(slos, tuple(limits)),
         objective=goal,
         arrivals=arrivals,
-        batch_size=sizes[0] if sizes else 1,
+        batch_size=batch_size,
         file=file and os.path.relpath(file, directory),
         sequences=_holds_sequences(file),
         shapes=shapes,
@@ -152,6 +137,23 @@ def _leave_cpu_only(profile: Profile, models: Mapping[str, DraftedModel]) -> Non
             profile.leave(where, reason)
 
 
+def _batch_size(profile: Profile, config: Any, *, sequences: bool) -> int:
+    """The first of the sizes that the model takes."""
+    where = ("batch_sizes",)
+    sizes = profile.take_numbers("batch_sizes")
+    if sequences and sizes[1:] + sizes[:1] > [1]:
+        profile.leave(where, "a request of a sequence holds one inference")
+        sizes = []
+    most = config.max_batch_size or math.inf
+    if large := [size for size in sizes if size > most]:
+        profile.leave(where, f"{listed(large)} above the model's max_batch_size, {most}")
+        sizes = [size for size in sizes if size <= most]
+    if len(sizes) > 1:
+        reason = f"{sizes[0]} is taken: all requests carry the same number of inputs"
+        profile.leave(where, reason)
+    return sizes[0] if sizes else 1
+
+
 def _arrivals(profile: Profile) -> dict[str, Any]:
     """An even pace becomes Poisson arrivals of the same mean."""
     if rates := profile.take_numbers("request_rate"):
@@ -166,9 +168,13 @@ def _of_stream(profile: Profile, arrivals: dict[str, Any]) -> dict[str, Any]:
     if len(arrivals.get("rate", ())) == 1:
         return arrivals
     reason = "requests of several models come on a clock, and the rate of them all is searched"
+    return _leave_load(profile, arrivals, reason)
+
+
+def _leave_load(profile: Profile, arrivals: dict[str, Any], reason: str) -> dict[str, Any]:
+    """Takes nothing of the load; returns no arrivals."""
     if arrivals:
-        option = "request_rate" if "rate" in arrivals else "concurrency"
-        profile.leave((option,), reason)
+        profile.leave(("request_rate" if "rate" in arrivals else "concurrency",), reason)
     leave_load_bounds(profile, reason)
     return {}
 
