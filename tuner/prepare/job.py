@@ -12,7 +12,7 @@ from tuner.checks.recordings import RecordedFigures
 from tuner.checks.table import checked, checked_again
 from tuner.load.probes.warmup import WarmUp, propose
 from tuner.load.traffic.recordings.replay import RecordedTraffic
-from tuner.modelconfig.edit import edit, unified_diff
+from tuner.modelconfig.edit import unified_diff
 from tuner.modelconfig.files import ModelFiles, model_names
 from tuner.modelconfig.served import Served
 from tuner.record.result_schema import Change, ChangedConfig
@@ -20,7 +20,7 @@ from tuner.score.next_load import LoadPlan, load_plan
 from tuner.server.binaries import has_perf_analyzer
 from tuner.space.analyzer_results import ReportedConfig, first_configs
 from tuner.space.candidate import Candidate, variable
-from tuner.space.environment import with_variables
+from tuner.space.environment import texts_of
 from tuner.space.recipes import recipe_configs
 from tuner.space.space import Space
 from tuner.spec.checks import cross_checks
@@ -208,12 +208,9 @@ def draw_up(job: Job, winner: Candidate) -> Change:
     The text is what the server received in the winner's trials, without the fields that the server
     completes. Environment variables that the winner needs are written as a comment.
     """
-    after = {}
-    for label in job.searched or job.served.models:
-        model = job.served.models[label]
-        after[label] = edit(model.files.text, model.base.changes(winner.of(label)))
-    before = {label: job.served.models[label].files.text for label in after}
-    return _change_to(job, with_variables(before, after, winner, job.space.current))
+    models = job.served.models
+    read = {la: (models[la].files.text, models[la].base) for la in job.searched or models}
+    return _change_to(job, texts_of(winner, job.space.current, read))
 
 
 def with_proposal(job: Job, change: Change, warm_up: WarmUp) -> Change:

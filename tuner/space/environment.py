@@ -8,6 +8,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
+from tuner.modelconfig.base import Base
+from tuner.modelconfig.edit import edit
 from tuner.space.candidate import Candidate
 
 #: Numbers of threads by the variable's name; None: the server starts without the variable.
@@ -44,6 +46,18 @@ def of_spec(needed: Needed) -> str:
     """The lines for the spec, for later runs and checks."""
     given = (f'{name}: "{count}"' for name, count in needed.items() if count is not None)
     return f"server: {{environment: {{{', '.join(given)}}}}}"
+
+
+def texts_of(
+    winner: Candidate, current: Candidate, read: Mapping[str, tuple[str, Base]]
+) -> dict[str, str]:
+    """The new configs, by label: the winner's changes, and comments as of `with_variables`.
+
+    ``read``: the text and the base of each config as the run read it.
+    """
+    before = {label: text for label, (text, _) in read.items()}
+    after = {la: edit(text, base.changes(winner.of(la))) for la, (text, base) in read.items()}
+    return with_variables(before, after, winner, current)
 
 
 def with_variables(

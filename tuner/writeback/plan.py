@@ -19,7 +19,7 @@ from tuner.record.manifest import KeptConfig, Manifest
 from tuner.record.result_schema import Result
 from tuner.space.build import parameter_of
 from tuner.space.candidate import Candidate, FieldValue
-from tuner.space.environment import Needed, needed_variables, with_variables
+from tuner.space.environment import Needed, needed_variables, texts_of
 from tuner.spec.labels import of_label
 from tuner.spec.mistakes import listed
 from tuner.spec.model import Spec
@@ -184,9 +184,8 @@ def _made(
 ) -> dict[str, str]:
     """The configs of a winner, by label, as its run makes them, comments included."""
     read = {label: manifest.models[label] for label in labels}
-    before = {label: config.text for label, config in read.items()}
-    edited = {label: text_with(config, winner.of(label)) for label, config in read.items()}
-    made = with_variables(before, edited, winner, manifest.current)
+    bases = {label: (config.text, _base_of(config)) for label, config in read.items()}
+    made = texts_of(winner, manifest.current, bases)
     if (warm_up := result.warm_up) is not None:
         of_model = [label for label in labels if read[label].name == warm_up.model]
         made |= {label: propose(made[label], warm_up) for label in of_model}
@@ -217,11 +216,15 @@ def _refusal(manifest: Manifest, wrong: str) -> SpecError:
 
 def text_with(config: KeptConfig, fields: Mapping[str, FieldValue]) -> str:
     """The config that a run read, with the winner's changes."""
+    return edit(config.text, _base_of(config).changes(fields))
+
+
+def _base_of(config: KeptConfig) -> Base:
     base = Base.of_file(parse(config.text))
-    if config.completed is not None:
-        completed, overridden = parse(config.completed), frozenset(config.overridden)
-        base = replace(base, completed=completed, overridden=overridden)
-    return edit(config.text, base.changes(fields))
+    if config.completed is None:
+        return base
+    completed, overridden = parse(config.completed), frozenset(config.overridden)
+    return replace(base, completed=completed, overridden=overridden)
 
 
 def _texts_after(result: Result) -> dict[str, str]:
