@@ -53,6 +53,13 @@ def _rebuilt(kind: type[TunerError], args: tuple[Any, ...]) -> TunerError:
     return error
 
 
+def reason_from(error: Exception) -> Reason:
+    """The reason of an error; one that users should not see is a defect."""
+    if isinstance(error, TunerError):
+        return error.reason
+    return Reason.of_text(f"a defect of tune: {error!r}")
+
+
 def shortened(words: str, most: int = 2000) -> str:
     """What a server, a file or a user said, without the middle where that is long."""
     half = most // 2

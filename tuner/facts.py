@@ -13,6 +13,16 @@ from pydantic import TypeAdapter
 adapter: Callable[[Any], TypeAdapter[Any]] = cache(TypeAdapter)
 
 
+def is_empty(value: object) -> bool:
+    """For ``exclude_if``: leaves values that are empty, zero, false or None out of files."""
+    return not value
+
+
+def is_none(value: object) -> bool:
+    """For ``exclude_if``: leaves missing values out of files."""
+    return value is None
+
+
 class Facts:
     """A frozen dataclass that is stored as JSON, its attributes being the keys.
 

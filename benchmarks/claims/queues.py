@@ -13,7 +13,7 @@ from functools import cache
 import numpy as np
 import numpy.typing as npt
 
-from tuner.load.latency import AnsweredRequests, measurement_of, observe_open
+from tuner.load.latency import AnsweredRequests, figures_of, observe_open
 from tuner.load.traffic.arrivals import arrivals_of
 from tuner.measurement.measurement import Arrivals, LoadPoint, Measurement, Stage
 from tuner.measurement.window import BRIEF, Window, soak_for, window_for
@@ -213,6 +213,7 @@ class SimulatedBench:
             answered_ns[in_time].astype(np.int64),
             int(1e9 * window.total_s),
         )
-        measurement = measurement_of(observe_open(requests, due_s, window), load, seed)
+        figures = figures_of(observe_open(requests, due_s, window), load, seed)
+        measurement = Measurement.of_all(figures)
         host = replace(measurement.host, other_cpu_percent=100.0 * self._taken)
         return replace(measurement, host=host)

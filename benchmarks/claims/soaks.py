@@ -28,10 +28,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 from proof import entrant, rules_of
 from queues import ALLOWED, OTHER, SERVERS, Server, SimulatedBench, Times, true_capacity
 
-from tuner.load.latency import AnsweredRequests, measurement_of, observe_open
+from tuner.load.latency import AnsweredRequests, figures_of, observe_open
 from tuner.load.traffic.arrivals import arrivals_of
 from tuner.load.watch.early_end import SloLost, TooManyLate, truncate
-from tuner.measurement.measurement import Arrivals, LoadPoint
+from tuner.measurement.measurement import Arrivals, LoadPoint, Measurement
 from tuner.measurement.window import EarlyEnd, Window, soak_for
 from tuner.proof.contender import Contender, measure_round
 from tuner.proof.measured import MeasuredOnce
@@ -72,7 +72,8 @@ class SoakBench(SimulatedBench):
             (1e9 * answered_s[known]).astype(np.int64),
             int(1e9 * stop_s),
         )
-        measurement = measurement_of(observe_open(requests, due_s, window), load, seed)
+        figures = figures_of(observe_open(requests, due_s, window), load, seed)
+        measurement = Measurement.of_all(figures)
         return judge_point([self.slo], measurement)
 
     def _left_of(self, planned: Window, due_s: Times, answered_s: Times) -> tuple[Window, float]:

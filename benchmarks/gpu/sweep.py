@@ -38,7 +38,8 @@ from tuner.measurement.window import Window
 from tuner.server.binaries import Installation, perf_analyzer, tritonserver
 from tuner.server.control import Control
 from tuner.server.server import Endpoints, Place
-from tuner.spec.workload import ClosedArrivals, RandomInputs, Workload
+from tuner.spec.arrivals import ClosedArrivals
+from tuner.spec.workload import RandomInputs, Workload
 from tuner.triton.local import LocalLauncher
 
 #: As in the specs. Completing a config would import PyTorch once more at every load.

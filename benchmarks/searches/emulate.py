@@ -24,9 +24,9 @@ import recorded_table as tables
 from record import Grid, recorded
 from recorded_grid import in_order
 
-from tuner.load.latency import AnsweredRequests, measurement_of, observe_open
+from tuner.load.latency import AnsweredRequests, figures_of, observe_open
 from tuner.load.traffic.arrivals import arrivals_of
-from tuner.measurement.measurement import Arrivals, LoadPoint, ServerStatistics
+from tuner.measurement.measurement import Arrivals, LoadPoint, Measurement, ServerStatistics
 from tuner.measurement.window import Window, window_for
 from tuner.prepare.job import Job, Request, prepare
 from tuner.reason import Reason
@@ -171,7 +171,7 @@ class EmulatedBench:
         ends_ns = (1e9 * due_s).astype(np.int64), (1e9 * queue.answered_s).astype(np.int64)
         in_time = queue.answered_s < window.total_s
         requests = AnsweredRequests(*(ns[in_time] for ns in ends_ns), int(1e9 * window.total_s))
-        measured = measurement_of(observe_open(requests, due_s, window), load, seed)
+        measured = Measurement.of_all(figures_of(observe_open(requests, due_s, window), load, seed))
         counted = statistics(queue, window)
         measured = replace(measured, server=counted, models={self.label: counted})
         return judge_point(self.job.spec.slos, measured)

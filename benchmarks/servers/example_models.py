@@ -28,7 +28,8 @@ from tuner.measurement.window import Window
 from tuner.server.binaries import perf_analyzer, tritonserver
 from tuner.server.control import Control
 from tuner.server.server import ServerLauncher
-from tuner.spec.workload import ClosedArrivals, FileInputs, Inputs, RandomInputs, Workload
+from tuner.spec.arrivals import ClosedArrivals
+from tuner.spec.workload import FileInputs, Inputs, RandomInputs, Workload
 from tuner.triton.docker import DockerLauncher, Network
 from tuner.triton.local import LocalLauncher
 

@@ -17,7 +17,7 @@ from statistics import geometric_mean
 from tuner.check.nights import MOST, shows_no_change, slo_status
 from tuner.check.outcome import CheckVerdict, verdict_of
 from tuner.check.rounds import CheckRounds
-from tuner.errors import DeployRefusedError, InterruptedRunError, TrialError, TunerError
+from tuner.errors import DeployRefusedError, InterruptedRunError, TrialError, reason_from
 from tuner.machine.stop import Stop
 from tuner.measurement.measurement import Stage
 from tuner.meter.session import open_session
@@ -309,9 +309,7 @@ class _Open:
             error.hint = kept if complete else f"start again: {self.again}"
         if complete:
             return status  # the verdict is stored; a later step failed
-        defect = Reason.of_text(f"a defect of tune: {error!r}")
-        reason = error.reason if isinstance(error, TunerError) else defect
-        self.store_facts(CheckVerdict(status, (reason,)))
+        self.store_facts(CheckVerdict(status, (reason_from(error),)))
         return status
 
     def store_facts(

@@ -14,7 +14,6 @@ from functools import partial
 from tuner.check.nights import change_of, over_nights, slo_status
 from tuner.errors import LoadFailedError, TrialError
 from tuner.measurement.measurement import LoadPoint
-from tuner.measurement.window import soak_of
 from tuner.meter.evaluate import evaluate, evaluate_listed
 from tuner.meter.protocol import Bench
 from tuner.meter.session import Session
@@ -34,7 +33,7 @@ from tuner.score.capacity import Bracket
 from tuner.score.judge import SloOutcome, severity, tightest_latency
 from tuner.score.point import Point
 from tuner.score.ratio import Ratio, paired_ratio, two_sample_ratio
-from tuner.search.estimate import OVERHEAD_S
+from tuner.search.estimate import soak_time_s
 from tuner.search.first_load import first_level
 from tuner.search.window_notes import refuse_too_slow
 from tuner.sentences import sentence
@@ -222,10 +221,10 @@ class CheckRounds:
 
     def _soak_s(self, credited: float | None) -> float:
         """Estimated seconds of the soak; 0 if there is none."""
-        spec, plan = self._session.spec, self._session.plan
-        if credited is None or float(spec.confirm.soak) == 0.0:
+        session = self._session
+        if credited is None:
             return 0.0
-        return soak_of(spec, LoadPoint(plan.arrivals, credited)).total_s + OVERHEAD_S
+        return soak_time_s(session.spec, LoadPoint(session.plan.arrivals, credited))
 
     def _soak(self, level: float) -> Soak | None:
         """Soaks the load on a fresh server; None if the spec turns soaks off.

@@ -25,7 +25,7 @@ from tuner.space.candidate import CACHE, list_sizes
 from tuner.space.parameters import Knob
 from tuner.spec.fields import Choice
 from tuner.spec.metrics import OF_GPUS
-from tuner.spec.mistakes import Finding, FindingSeverity, Location, listed
+from tuner.spec.mistakes import Finding, FindingSeverity, Location
 from tuner.spec.model import Spec
 from tuner.spec.paths import CACHE_SIZE, INSTANCE_GROUP, INSTANCES, is_instance_count
 from tuner.spec.server import ServerMode
@@ -118,9 +118,8 @@ def note_spanning(case: Case) -> Iterator[Finding]:
             continue
         spans = spanning(model.base.file, model.files.backend(model.base.file))
         if spans is not None and spans.several:
-            gpus = "; ".join(listed(map(str, gpus)) for gpus in spans.lists)
-            text = f"each instance takes GPUs {gpus} together: more instances share them, or fail"
-            place = place_of(parameter.knob)
+            takes, place = f"each instance takes GPUs {spans.text}", place_of(parameter.knob)
+            text = f"{takes} together: more instances share them, or fail"
             hint = "leave the number of instances out of the space"
             yield Finding(place, text, key=True, hint=hint, severity=FindingSeverity.NOTED)
 
@@ -256,30 +255,24 @@ def note_cache_sizes(case: Case) -> Iterator[Finding]:
             text = f"{CACHE_SIZE} {bytes_text(size)}: it is more than this machine's memory"
             yield _note(f"not tried: {text}")
     stream, *others = case.spec.streams.values()
-    if others:  # how much of the cache each has is not known
-        return
-    inputs = stream.inputs
     answer = _answer_bytes(case.served.models[stream.model].base.completed)
-    recorded = None if case.traffic is None else duplicates(case.traffic.recording)
-    for size in sorted(list_sizes(case.spec)) if recorded is not None and answer else ():
-        assert recorded is not None
-        assert answer is not None
-        yield _note(
-            f"a cache of {bytes_text(size)} holds about {count_text(size // answer, 'answer')}; "
-            f"of the recording it would answer {recorded.answered(size // answer):.0%}"
-        )
-    repeat = inputs.repeat
-    known = isinstance(inputs, RandomInputs) and isinstance(repeat, (UniformRepeat, ZipfRepeat))
-    if not known or answer is None:
+    if others or answer is None:  # how much of the cache each has is not known
         return
-    exponent = repeat.exponent if isinstance(repeat, ZipfRepeat) else 0.0
-    unique = inputs.unique if isinstance(inputs, RandomInputs) else None
-    probabilities = popularity(unique or DEFAULT_UNIQUE, exponent)
-    for size in sorted(list_sizes(case.spec)):
-        yield _note(
-            f"a cache of {bytes_text(size)} holds about {count_text(size // answer, 'answer')}; "
-            f"expected hit rate {lru_hit_rate(probabilities, size / answer):.0%}"
-        )
+    sizes = sorted(list_sizes(case.spec))
+    if case.traffic is not None and (recorded := duplicates(case.traffic.recording)) is not None:
+        for size in sizes:
+            rate = recorded.answered(size // answer)
+            yield _note(f"{_holds(size, answer)}; of the recording it would answer {rate:.0%}")
+    inputs = stream.inputs
+    if isinstance(inputs, RandomInputs) and isinstance(inputs.repeat, (UniformRepeat, ZipfRepeat)):
+        probabilities = popularity(inputs.unique or DEFAULT_UNIQUE, inputs.repeat.exponent)
+        for size in sizes:
+            rate = lru_hit_rate(probabilities, size / answer)
+            yield _note(f"{_holds(size, answer)}; expected hit rate {rate:.0%}")
+
+
+def _holds(size: int, answer: int) -> str:
+    return f"a cache of {bytes_text(size)} holds about {count_text(size // answer, 'answer')}"
 
 
 def _answer_bytes(config: Any) -> int | None:

@@ -22,6 +22,7 @@ from tuner.modelconfig.backends import may_set_batch
 from tuner.modelconfig.base import unragged_inputs
 from tuner.modelconfig.schema import enum_name, shape_tensors
 from tuner.modelconfig.served import ServedModel
+from tuner.spec.arrivals import RecordingArrivals
 from tuner.spec.checks import written_bounds
 from tuner.spec.fields import known
 from tuner.spec.labels import of_label
@@ -34,7 +35,6 @@ from tuner.spec.workload import (
     NoRepeat,
     Protocol,
     RandomInputs,
-    RecordingArrivals,
     RecordingInputs,
     StreamSpec,
 )
@@ -337,8 +337,7 @@ def _file_notes(name: str, file: str, case: Case) -> Iterator[Finding]:
 def _apart_notes(name: str, case: Case, shapes: Mapping[str, int], where: str) -> Iterator[Finding]:
     """The inputs by whose shapes, so many, the batcher keeps requests of a stream apart."""
     model = case.spec.streams[name].model
-    paths = [p.path for p in case.space.parameters if p.knob.owner == model]
-    searched = any(path.startswith(DYNAMIC_BATCHING) for path in paths)
+    searched = any(path.startswith(DYNAMIC_BATCHING) for path in case.space.paths_of(model))
     for tensor in unragged_inputs(case.served.models[model].base.completed, may_batch=searched):
         if shapes.get(tensor, 0) > 1:
             yield _note(

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from tuner.checks.case import Case
 from tuner.load.traffic.encoding import output_bytes
 from tuner.modelconfig.ensembles import answers_many_times
+from tuner.spec.arrivals import SequenceArrivals
 from tuner.spec.checks import written_bounds
 from tuner.spec.metrics import Metric, Scope, Until
 from tuner.spec.mistakes import Finding, in_brackets
-from tuner.spec.workload import SequenceArrivals
 
 
 def check_bounded_latencies(case: Case) -> Iterator[Finding]:

@@ -10,10 +10,11 @@ from tuner.modelconfig.base import DEFAULT_SEQUENCE_IDLE_US
 from tuner.modelconfig.schema import ModelConfig, takes_sequences
 from tuner.modelconfig.served import ServedModel
 from tuner.space.sequences import DECOUPLED, EXAMPLE
+from tuner.spec.arrivals import SequenceArrivals
 from tuner.spec.labels import of_label
 from tuner.spec.mistakes import Finding, in_brackets, listed
 from tuner.spec.paths import SEQUENCE_IDLE
-from tuner.spec.workload import FileInputs, NoRepeat, SequenceArrivals, StreamSpec
+from tuner.spec.workload import FileInputs, NoRepeat, StreamSpec
 
 _ARRIVALS = ("workload", "arrivals")
 

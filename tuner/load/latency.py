@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,7 @@ import numpy.typing as npt
 from tuner.errors import LoadFailedError
 from tuner.load.course import course_of
 from tuner.load.quiet import Span, Values, on_one_clock, quiet_spans, seconds_of, within
-from tuner.measurement.measurement import Course, Figures, LoadPoint, Measurement, Slice
+from tuner.measurement.measurement import Course, Figures, LoadPoint, Slice
 from tuner.measurement.responses import percentile
 from tuner.measurement.window import Window
 from tuner.spec.slo import Slo
@@ -83,6 +83,10 @@ class Observed:
         return self.start_ns - round(self.quiet[0][0] * 1e9)
 
 
+#: What figures take over from a window; `latency_figures` adds the latencies.
+_SAME = {f.name for f in fields(Observed)} & {f.name for f in fields(Figures)} - {"latencies_us"}
+
+
 def observe_open(
     requests: AnsweredRequests,
     due_s: Values,
@@ -136,9 +140,8 @@ def observe_open(
         sent=int(within(sent_s, quiet).sum()) + unanswered,
         in_flight_s=_overlap_s(due_s[counts], ends_s[counts], quiet),
         unanswered_count=unanswered,
-        late_sends=float((lag_us[counted] > LATE_US).mean()) if count else None,
         due_per_s=float(inside.sum()) / seconds_of(quiet),
-        send_lag_p99_us=percentile(np.sort(lag_us[counted]), 0.99) if count else None,
+        **(lag_figures(lag_us[counted]) if count else {}),
         by_arrival_us=by_arrival[1][within(by_arrival[0], quiet)],
         all_by_arrival_us=None if quiet == (window.span_s,) else by_arrival[1],
         outside_gaps_us=_outside_gaps(due_s, latency_us, inside),
@@ -146,6 +149,14 @@ def observe_open(
         slices=_slices(due_s, answered_s, latency_us, window, refused_s),
         left_out_s=max(window.duration_s - seconds_of(quiet), 0.0),
     )
+
+
+def lag_figures(lag_us: Values) -> dict[str, Any]:
+    """How late requests were sent after they were due, by the names in `Figures`."""
+    return {
+        "late_sends": float((lag_us > LATE_US).mean()),
+        "send_lag_p99_us": percentile(np.sort(lag_us), 0.99),
+    }
 
 
 def _by_arrival(
@@ -244,13 +255,6 @@ def within_bounds(ascending: Values, lost_count: int, bounds: Sequence[Slo]) -> 
     )
 
 
-def measurement_of(
-    observed: Observed, load: LoadPoint, seed: int, batch_size: int = 1
-) -> Measurement:
-    """A measurement with the figures of a window, without streams and machine."""
-    return Measurement.of_all(figures_of(observed, load, seed, batch_size))
-
-
 def figures_of(
     observed: Observed,
     load: LoadPoint,
@@ -271,21 +275,10 @@ def figures_of(
         failed_count=failed_count,
         rejected_count=rejected_count,
         throughput_infer_per_s=observed.answered_count * batch_size / duration_s,
-        **latency_figures(observed.latencies_us),
-        sent_per_s=observed.sent_per_s,
-        due_per_s=observed.due_per_s,
-        late_sends=observed.late_sends,
-        send_lag_p99_us=observed.send_lag_p99_us,
         within_bounds=within_bounds(observed.latencies_us, failed_count, bounds),
         batch_size=batch_size,
-        unanswered_count=observed.unanswered_count,
-        mean_in_flight=observed.mean_in_flight,
-        slices=observed.slices,
-        by_arrival_us=observed.by_arrival_us,
-        all_by_arrival_us=observed.all_by_arrival_us,
-        outside_gaps_us=observed.outside_gaps_us,
-        course=observed.course,
-        left_out_s=observed.left_out_s,
+        **{name: getattr(observed, name) for name in _SAME},
+        **latency_figures(observed.latencies_us),
     )
 
 

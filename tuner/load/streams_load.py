@@ -38,7 +38,6 @@ from tuner.server.control import Control
 from tuner.spec.model import Spec
 from tuner.spec.slo import Slo
 from tuner.spec.workload import (
-    ClosedArrivals,
     FileInputs,
     Protocol,
     RandomInputs,
@@ -207,8 +206,7 @@ def streams_load(
     )
     kinds = traffic_of(workload, prepared)
     setup = Setup(site, prepared, tuple(served), shape_of(arrivals), kinds)
-    starts = arrivals.restarts if isinstance(arrivals, ClosedArrivals) else 1
-    return StreamsLoad(kind.make(setup), starts, setup)
+    return StreamsLoad(kind.make(setup), workload.starts, setup)
 
 
 def _stream(
@@ -278,6 +276,5 @@ def _shaped(
         yield inputs, inputs_of(config), "", 1.0
         return
     for shape in inputs.request_shapes:
-        unique = None if inputs.unique is None else max(round(inputs.unique * shape.share), 1)
-        changed = inputs.model_copy(update={"unique": unique})
+        changed = inputs.model_copy(update={"unique": inputs.unique_of(shape)})
         yield changed, resolve(model, config, shape.dims), shape.name, shape.share

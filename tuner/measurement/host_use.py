@@ -7,10 +7,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-
-def is_unknown(value: object) -> bool:
-    """Whether a reading is missing; ``exclude_if`` leaves missing readings out of files."""
-    return value is None
+from tuner.facts import is_none
 
 
 @dataclass(frozen=True)
@@ -53,13 +50,13 @@ class HostUse:
     cache_entries: int | None = None
     cache_evictions: int | None = None
     #: Stalls, as a share of the time of all cores: `tuner.load.watch.machine`.
-    stalled_percent: Annotated[float | None, Field(exclude_if=is_unknown)] = None
+    stalled_percent: Annotated[float | None, Field(exclude_if=is_none)] = None
     #: The CPU quota of the server's processes, and the share of quota periods that used it up.
-    quota_cpus: Annotated[float | None, Field(exclude_if=is_unknown)] = None
-    throttled_percent: Annotated[float | None, Field(exclude_if=is_unknown)] = None
-    throttled_s: Annotated[float | None, Field(exclude_if=is_unknown)] = None  # summed over CPUs
+    quota_cpus: Annotated[float | None, Field(exclude_if=is_none)] = None
+    throttled_percent: Annotated[float | None, Field(exclude_if=is_none)] = None
+    throttled_s: Annotated[float | None, Field(exclude_if=is_none)] = None  # summed over CPUs
     #: Most threads of the server's processes, sampled.
-    server_threads: Annotated[int | None, Field(exclude_if=is_unknown)] = None
+    server_threads: Annotated[int | None, Field(exclude_if=is_none)] = None
     #: Memory of the server's processes without shared pages, and of all GPUs together.
-    memory: Annotated[MemoryTrend | None, Field(exclude_if=is_unknown)] = None
-    gpu_memory: Annotated[MemoryTrend | None, Field(exclude_if=is_unknown)] = None
+    memory: Annotated[MemoryTrend | None, Field(exclude_if=is_none)] = None
+    gpu_memory: Annotated[MemoryTrend | None, Field(exclude_if=is_none)] = None

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 from pydantic import Field, computed_field
 from pydantic.json_schema import SkipJsonSchema
 
-from tuner.facts import Facts
-from tuner.measurement.host_use import HostUse, is_unknown
+from tuner.facts import Facts, is_empty, is_none
+from tuner.measurement.host_use import HostUse
 from tuner.measurement.responses import ResponseFigures
 from tuner.reason import Reason
 from tuner.sentences import sentence
@@ -175,10 +175,6 @@ class Failures:
         return f"{self.count:,}, after {p50} ms (p99 {p99} ms)"
 
 
-def _empty(value: object) -> bool:
-    return not value
-
-
 @dataclass(frozen=True)
 class Figures(Facts):
     """Figures of one load, for the requests of all streams, of one stream, or of one shape.
@@ -263,15 +259,17 @@ class Figures(Facts):
     slices: tuple[Slice, ...] = ()
     warnings: Annotated[tuple[Reason, ...], Field(alias="warnings_data")] = ()
     course: Course | None = None
-    shapes: Annotated[Mapping[str, Figures], Field(exclude_if=_empty)] = field(default_factory=dict)
-    in_time_infer_per_s: Annotated[float | None, Field(exclude_if=is_unknown)] = None
-    sequences_at_once: Annotated[float | None, Field(exclude_if=is_unknown)] = None
-    background: Annotated[bool, Field(exclude_if=_empty)] = False
-    left_out_s: Annotated[float, Field(exclude_if=_empty)] = 0.0
-    failures: Annotated[Mapping[FailureReason, Failures], Field(exclude_if=_empty)] = field(
+    shapes: Annotated[Mapping[str, Figures], Field(exclude_if=is_empty)] = field(
         default_factory=dict
     )
-    responses: Annotated[ResponseFigures | None, Field(exclude_if=is_unknown)] = None
+    in_time_infer_per_s: Annotated[float | None, Field(exclude_if=is_none)] = None
+    sequences_at_once: Annotated[float | None, Field(exclude_if=is_none)] = None
+    background: Annotated[bool, Field(exclude_if=is_empty)] = False
+    left_out_s: Annotated[float, Field(exclude_if=is_empty)] = 0.0
+    failures: Annotated[Mapping[FailureReason, Failures], Field(exclude_if=is_empty)] = field(
+        default_factory=dict
+    )
+    responses: Annotated[ResponseFigures | None, Field(exclude_if=is_none)] = None
     latencies_us: Latencies = field(default=None, compare=False, repr=False)
     by_arrival_us: Latencies = field(default=None, compare=False, repr=False)
     all_by_arrival_us: Latencies = field(default=None, compare=False, repr=False)
@@ -328,15 +326,15 @@ class Measurement(Figures):
         command: The exact command line of the load generator.
     """
 
-    client_cores: Annotated[float | None, Field(exclude_if=is_unknown)] = None
+    client_cores: Annotated[float | None, Field(exclude_if=is_none)] = None
     host: HostUse = field(default_factory=HostUse)
     disturbances: Annotated[tuple[Reason, ...], Field(alias="disturbances_data")] = ()
     wall_s: float = 0.0
     command: tuple[str, ...] = ()
-    streams: Annotated[Mapping[str, Figures], Field(exclude_if=_empty)] = field(
+    streams: Annotated[Mapping[str, Figures], Field(exclude_if=is_empty)] = field(
         default_factory=dict
     )
-    models: Annotated[Mapping[str, ServerStatistics], Field(exclude_if=_empty)] = field(
+    models: Annotated[Mapping[str, ServerStatistics], Field(exclude_if=is_empty)] = field(
         default_factory=dict
     )
 

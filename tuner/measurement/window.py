@@ -8,13 +8,15 @@ from enum import Enum
 from functools import partial
 
 from tuner.measurement.measurement import LoadPoint
+from tuner.spec.arrivals import BUSY_TIMES, BurstArrivals
 from tuner.spec.metrics import RANKING, requests_needed
 from tuner.spec.model import Spec
 from tuner.spec.slo import Slo, hardest
-from tuner.spec.workload import BUSY_TIMES, BurstArrivals, Workload
+from tuner.spec.workload import Workload
 
 _MIN_TAIL_S = 0.25
-_TAIL_OVER_BOUND = 1.5
+#: The tail in latency bounds: an unanswered request of the window's end is certainly late.
+TAIL_OVER_BOUND = 1.5
 _MARGIN = 1.05  # a few requests are answered outside the window
 #: Fewest requests in a window, even where no SLO bounds a percentile.
 _FEWEST = 10
@@ -80,6 +82,11 @@ class Window:
         return min(self.bounds, key=lambda bound: bound.within_s, default=NO_BOUND)
 
     @property
+    def longest_bound_s(self) -> float:
+        """Time after which a request without an answer is late by every bound; 0 without one."""
+        return max((bound.within_s for bound in self.bounds), default=0.0)
+
+    @property
     def until_first(self) -> bool:
         """Whether latencies count until the first response, by one of the bounds."""
         return any(bound.until_first for bound in self.bounds)
@@ -136,7 +143,7 @@ def window_for(
         share = BRIEF if brief else 1.0
         duration_s = max(duration_s, share * WINDOW_OVER_BOUND * latency_bound_s)
         warmup_s = max(warmup_s, share * WARMUP_OVER_BOUND * latency_bound_s)
-    tail_s = max(_MIN_TAIL_S, _TAIL_OVER_BOUND * latency_bound_s)
+    tail_s = max(_MIN_TAIL_S, TAIL_OVER_BOUND * latency_bound_s)
     return lengthen(Window(0.0, warmup_s, deadline_s=0.0, tail_s=tail_s), duration_s)
 
 
@@ -162,8 +169,7 @@ def soak_for(
     """
     needed = max((requests_needed(share, _SOAK_LATE) for share in shares), default=0)
     wanted_s = needed / rate_per_s if rate_per_s else 0.0
-    bound_s = max((bound.within_s for bound in window.bounds), default=0.0)
-    wanted_s = max(soak_s, wanted_s, _SOAK_OVER_BOUND * bound_s, least_s)
+    wanted_s = max(soak_s, wanted_s, _SOAK_OVER_BOUND * window.longest_bound_s, least_s)
     duration_s = min(wanted_s, SOAK_AT_MOST * soak_s)
     return replace(lengthen(window, duration_s), quiet_only=True)
 

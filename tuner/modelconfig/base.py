@@ -24,6 +24,7 @@ from tuner.modelconfig.schema import ModelConfig, same_config
 from tuner.modelconfig.traps import fixed_batch
 from tuner.modelconfig.values import FieldValue
 from tuner.spec.paths import DYNAMIC_BATCHING, INSTANCE_GROUP, MAX_BATCH_SIZE, PREFERRED, is_inside
+from tuner.spec.units import bare_text
 
 #: What ``--backend-config=default-max-batch-size`` is by default.
 ASSUMED_BATCH_SIZE = 4
@@ -356,4 +357,4 @@ def _words(value: FieldValue) -> str:
         return "nothing"
     if isinstance(value, tuple):
         return f"[{', '.join(str(item) for item in value)}]"
-    return str(value).lower() if isinstance(value, bool) else str(value)
+    return bare_text(value)

@@ -43,7 +43,6 @@ _INTEGER = Values(r"[+-]?\d+", "a whole number", _BY_DIGITS)
 _NUMBER = Values(r"\d+", "a whole number", _REFUSED)
 _SWITCH = Values(r"[01]", "0 or 1", _BY_DIGITS)
 _YES = Values(r"(?i:yes|no)", "yes or no", "the backend takes it for no")
-_FRACTION = Values(r"0|1|0?\.\d+|[01]\.0*|0\.\d+", "a number from 0 to 1", _REFUSED)
 _COUNT = Values(r"0*[1-9]\d*", "a whole number above 0", _REFUSED)
 #: As ParseBoolValue of backend/src/backend_common.cc reads it.
 _BOOLEAN = Values(r"(?i:true|false|on|off)|[01]", "true or false", _REFUSED)

@@ -12,6 +12,7 @@ from tuner.modelconfig.backends import Mistake, backend_of, is_on
 from tuner.modelconfig.known_backends import BACKENDS
 from tuner.modelconfig.schema import ModelConfig, enum_name
 from tuner.regular import read_limited
+from tuner.spec.mistakes import listed
 
 #: Parameters that name the directory of TensorRT-LLM's engine.
 _ENGINES = ("engine_dir", "gpt_model_path")
@@ -34,6 +35,11 @@ class Spanning:
     @property
     def gpus(self) -> set[int]:
         return {gpu for gpus in self.lists for gpu in gpus}
+
+    @property
+    def text(self) -> str:
+        """`0 and 1; 2 and 3`."""
+        return "; ".join(listed(map(str, gpus)) for gpus in self.lists)
 
     @property
     def several(self) -> bool:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from tuner.errors import SpecError
 from tuner.spec.mistakes import meant_or_listed
+from tuner.spec.units import bare_text
 
 if TYPE_CHECKING:
     from google.protobuf.descriptor import EnumDescriptor, FieldDescriptor
@@ -63,7 +64,7 @@ def to_wire(path: str, field: FieldDescriptor, value: FieldValue, parameter: boo
             raise _mismatch(path, field, value)
         return [_scalar_to_wire(path, field, item) for item in value]
     if parameter and isinstance(value, bool | int | float):
-        return str(value).lower() if isinstance(value, bool) else str(value)
+        return bare_text(value)
     return _scalar_to_wire(path, field, value)
 
 

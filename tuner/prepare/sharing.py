@@ -47,8 +47,8 @@ def _stream_bytes(job: Job, name: str) -> int:
     total = 0
     for shape, tensors in zip(inputs.request_shapes, drawn, strict=False):
         count = most_entries(inputs, tensors)
-        if inputs.unique is not None and size == 1:  # equal inputs are stored once
-            count = min(count, max(round(inputs.unique * shape.share), 1))
+        if size == 1:  # equal inputs are stored once
+            count = min(count, inputs.unique_of(shape) or count)
         total += count * size * request_bytes(tensors, inputs.string_length)
     return total
 

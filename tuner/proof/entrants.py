@@ -18,7 +18,7 @@ from tuner.score.late_share import missed_by_chance
 from tuner.score.next_load import LoadPlan, next_load
 from tuner.score.point import Point
 from tuner.score.saturation import FAR, Saturated
-from tuner.score.trial import Trial, TrialState
+from tuner.score.trial import Trial, TrialState, trial_of
 from tuner.search.estimate import LEAST_LOOK_S, LOOK_ANSWERS, SLOW_ROUND_S
 from tuner.search.first_load import FIRST_SHARE
 from tuner.search.incumbent import leaders, near_misses, reached_level
@@ -176,7 +176,7 @@ def finalists_of(
     doubt a trial is a finalist, since the rounds decide. Candidates that lost their race within the
     noise (up to the SLO utilisation ``near_miss``) come after those that did not lose.
     """
-    baseline = next((t for t in trials if t.candidate == current), None)
+    baseline = trial_of(current, trials)
     gain = 1.0 + float(spec.confirm.min_gain)
     others = [t for t in leaders(trials, spec.objective.goal, current) if t.candidate != current]
     if spec.objective.goal is Goal.MINIMIZE:

@@ -13,7 +13,7 @@ from statistics import NormalDist, fmean, geometric_mean
 from tuner.proof.contender import Contender
 from tuner.proof.entrants import ProofRules
 from tuner.record.confirmation import Soak, Soaked
-from tuner.score.capacity import NEAR, NoResult, Probe, saturated, steepness
+from tuner.score.capacity import NEAR, NoResult, Probe, level_at_bound, saturated, steepness
 from tuner.score.judge import tail_slo
 from tuner.score.late_share import CONFIDENCE
 from tuner.score.next_load import STEEP, StepRule, next_load
@@ -141,8 +141,7 @@ def _slope(rounds: Contender) -> float:
 def _capacities(tried: Sequence[Soaked], slope: float) -> list[float]:
     """For each unsaturated soak with enough SLO utilisation, the level where that would be 1."""
     points = (s.point for s in tried if not saturated(s.point))
-    near = [p for p in points if (p.slo_utilisation or 0.0) >= NEAR[0]]
-    return [p.level * (p.slo_utilisation or 1.0) ** (-1.0 / slope) for p in near]
+    return [level_at_bound(p, slope) for p in points if (p.slo_utilisation or 0.0) >= NEAR[0]]
 
 
 def _error(tried: Sequence[Soaked], rules: ProofRules) -> float | None:

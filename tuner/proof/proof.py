@@ -61,7 +61,7 @@ from tuner.record.proved import ProvedConfig
 from tuner.record.result_schema import RunDecision
 from tuner.record.status import Status
 from tuner.score.judge import SloOutcome
-from tuner.score.trial import Trial
+from tuner.score.trial import Trial, trial_of
 from tuner.search.budget import lone_miss
 from tuner.search.estimate import rounds_at_most_s, spent_s
 from tuner.search.incumbent import leaders
@@ -113,7 +113,7 @@ class _Proof:
 
     def run(self) -> RunDecision:
         session, trials, plan = self._session, self._trials, self._rules.plan
-        current_trial = next((t for t in trials if t.candidate == session.current), None)
+        current_trial = trial_of(session.current, trials)
         baseline = ProvedConfig.of_trial(current_trial)
         if baseline is not None and session.current in self._low.missed:  # no load is sustained
             baseline = replace(baseline, at_most_infer_per_s=None)

@@ -20,7 +20,7 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import Field
 
 from tuner.errors import SpecError
-from tuner.facts import Facts
+from tuner.facts import Facts, is_empty, is_none
 from tuner.machine.cpus import Cores
 from tuner.reason import Fact, Reason, ReasonKind
 from tuner.record.confirmation import Soak
@@ -111,7 +111,7 @@ class Baseline(Facts):
     client: str | None = None
     credited: float | None = None
     later: Mapping[str, Annotated[float, Field(gt=0)]] = field(default_factory=dict)
-    cores: Annotated[Cores | None, Field(exclude_if=lambda cores: cores is None)] = None
+    cores: Annotated[Cores | None, Field(exclude_if=is_none)] = None
     schema_version: Literal[1] = SCHEMA_VERSION
 
     @property
@@ -286,12 +286,12 @@ class CheckFigures(ResultPart):
     shapes: list[ShapeFacts] = Field(
         [],
         description="figures by shape, from the round with the highest p99",
-        exclude_if=lambda value: not value,
+        exclude_if=is_empty,
     )
     responses: list[ResponseFacts] = Field(
         [],
         description="figures of decoupled models, from the round with the highest p99",
-        exclude_if=lambda value: not value,
+        exclude_if=is_empty,
     )
     ratio: Ratio | None = Field(
         None, description="this result over the accepted one, above 1 is better; null: not compared"

@@ -9,7 +9,7 @@ from typing import Annotated
 
 from pydantic import Field, computed_field
 
-from tuner.facts import Facts
+from tuner.facts import Facts, is_empty
 from tuner.measurement.measurement import Measurement
 from tuner.reason import Fact, Reason, ReasonKind
 from tuner.score.judge import SURE, SloOutcome, SloResult, Verdict, too_few_text
@@ -158,7 +158,7 @@ class Soak(Facts):
     tried: tuple[Soaked, ...] = ()
     why_unknown: Annotated[Reason | None, Field(alias="reason_data")] = None
     behind: Annotated[tuple[Reason, ...], Field(alias="limited_data")] = ()
-    headroom: Annotated[float, Field(ge=0, lt=1, exclude_if=lambda share: not share)] = 0.0
+    headroom: Annotated[float, Field(ge=0, lt=1, exclude_if=is_empty)] = 0.0
 
     @computed_field(alias="reason")  # type: ignore[prop-decorator]
     @property

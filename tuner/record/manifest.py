@@ -13,7 +13,7 @@ from typing import Annotated, Any, Self
 from pydantic import Field
 
 from tuner.errors import SpecError, StalePlanError, TunerError
-from tuner.facts import Facts
+from tuner.facts import Facts, is_empty, is_none
 from tuner.load.generators import GENERATORS, title_of
 from tuner.machine.cpus import Cores
 from tuner.modelconfig.edit import unified_diff
@@ -46,10 +46,10 @@ class Choices(Facts):
     trials: int | None = None
     time_budget_s: float | None = None
     directory: str = ""
-    accept_unsoaked: Annotated[bool, Field(exclude_if=lambda given: not given)] = False
-    overrides: Annotated[tuple[str, ...], Field(exclude_if=lambda given: not given)] = ()
-    on: Annotated[str | None, Field(exclude_if=lambda given: not given)] = None
-    benches: Annotated[int | None, Field(exclude_if=lambda given: not given)] = None
+    accept_unsoaked: Annotated[bool, Field(exclude_if=is_empty)] = False
+    overrides: Annotated[tuple[str, ...], Field(exclude_if=is_empty)] = ()
+    on: Annotated[str | None, Field(exclude_if=is_empty)] = None
+    benches: Annotated[int | None, Field(exclude_if=is_empty)] = None
     storage: Annotated[str | None, Field(exclude=True)] = None
 
     @property
@@ -173,10 +173,10 @@ class Manifest(Facts):
     space_size: int | None = None
     client: str | None = None
     choices: Choices = field(default_factory=Choices)
-    load_files: Annotated[Mapping[str, str], Field(exclude_if=lambda files: not files)] = field(
+    load_files: Annotated[Mapping[str, str], Field(exclude_if=is_empty)] = field(
         default_factory=dict
     )
-    cores: Annotated[Cores | None, Field(exclude_if=lambda cores: cores is None)] = None
+    cores: Annotated[Cores | None, Field(exclude_if=is_none)] = None
     schema_version: int = SCHEMA_VERSION
 
     @classmethod

@@ -9,11 +9,11 @@ from typing import Annotated
 
 from pydantic import Field
 
-from tuner.facts import Facts
+from tuner.facts import Facts, is_empty, is_none
 from tuner.record.bottleneck import Bottleneck
 from tuner.record.confirmation import Soak, Soaked
 from tuner.record.shapes import ShapeFacts, shapes_of
-from tuner.score.judge import SloOutcome, SloResult, outcome_of_rounds, severity, slo_utilisation
+from tuner.score.judge import SloOutcome, SloResult, outcome_of_rounds, severity
 from tuner.score.point import Point
 from tuner.score.trial import Trial, TrialState
 from tuner.space.candidate import Candidate
@@ -68,12 +68,12 @@ class ProvedConfig(Facts):
     p95_latency_us: float | None
     p99_latency_us: float | None
     slo: tuple[SloResult, ...]
-    streams: Annotated[
-        dict[str, StreamFacts], Field(default_factory=dict, exclude_if=lambda value: not value)
-    ] = field(default_factory=dict)
-    shapes: Annotated[tuple[ShapeFacts, ...], Field(exclude_if=lambda value: not value)] = ()
-    sequences_at_once: Annotated[float | None, Field(exclude_if=lambda value: value is None)] = None
-    bottleneck: Annotated[Bottleneck | None, Field(exclude_if=lambda value: not value)] = None
+    streams: Annotated[dict[str, StreamFacts], Field(default_factory=dict, exclude_if=is_empty)] = (
+        field(default_factory=dict)
+    )
+    shapes: Annotated[tuple[ShapeFacts, ...], Field(exclude_if=is_empty)] = ()
+    sequences_at_once: Annotated[float | None, Field(exclude_if=is_none)] = None
+    bottleneck: Annotated[Bottleneck | None, Field(exclude_if=is_empty)] = None
 
     @classmethod
     def of(
@@ -191,7 +191,7 @@ def best_other(trials: Sequence[Trial], current: Candidate, goal: Goal) -> Prove
 
 def _stream(name: str, points: Sequence[Point]) -> StreamFacts:
     measured = [m for p in points if (m := p.measurement.of(name)) is not None]
-    used = [slo_utilisation([r for r in p.slo if r.stream == name]) for p in points]
+    used = [p.utilisation_of(name) for p in points]
     return StreamFacts(
         throughput_infer_per_s=min(m.throughput_infer_per_s for m in measured),
         p50_latency_us=max(m.p50_latency_us for m in measured),

@@ -22,6 +22,7 @@ from pydantic import (
     model_validator,
 )
 
+from tuner.facts import is_empty
 from tuner.load.probes.overload import Overload
 from tuner.load.probes.warmup import WarmUp
 from tuner.measurement.measurement import Rejected
@@ -37,11 +38,6 @@ from tuner.spec.mistakes import dotted, reason_of
 from tuner.spec.slo import Objective
 
 SCHEMA_VERSION = 1
-
-
-def _empty(value: object) -> bool:
-    """For ``exclude_if``: a key that only some runs have."""
-    return not value
 
 
 Count = Annotated[int, Field(ge=0)]
@@ -91,7 +87,7 @@ class Gain(ResultPart):
     rounds: Rounds | None = Field(None, description="rounds that the ratio rests on; null: none")
     at_least: bool = Field(
         False,
-        exclude_if=_empty,
+        exclude_if=is_empty,
         description="only ratio.low is known: the current config is far behind, and only an upper "
         "bound of its load is known",
     )
@@ -166,7 +162,7 @@ class WrittenFacts(ResultPart):
     sha256_after: Sha256 | None
     backup: str | None
     others: tuple[WrittenFacts, ...] = Field(
-        (), exclude_if=_empty, description="the other files of the same write"
+        (), exclude_if=is_empty, description="the other files of the same write"
     )
 
     @property
@@ -250,11 +246,11 @@ class RunDecision(ResultPart):
     overload: Overloads | None = Field(None, description="null when the run did not get that far")
     warm_up: WarmUp | None = Field(
         None,
-        exclude_if=_empty,
+        exclude_if=is_empty,
         description="time that a model_warmup saves users of the winner, or of the current config",
     )
     edges: tuple[Edge, ...] = Field(
-        (), exclude_if=_empty, description="fields of the winner whose space should be wider"
+        (), exclude_if=is_empty, description="fields of the winner whose space should be wider"
     )
 
     @classmethod
@@ -286,14 +282,14 @@ class Result(RunDecision, RunHeading):
     server_args: tuple[str, ...] = Field((), description="server arguments of the winner")
     environment: dict[str, int | None] = Field(
         default_factory=dict,
-        exclude_if=_empty,
+        exclude_if=is_empty,
         description="variables that the winner needs in the server's environment, with their "
         "numbers of threads; null: not set",
     )
     noise: RunNoise | None = Field(None, description="null when nothing was measured twice")
     diff: str | None = Field(None, description="unified diff of all config.pbtxt that change")
     models: dict[str, ChangedConfig] = Field(
-        default_factory=dict, exclude_if=_empty, description="the configs it changes, by model"
+        default_factory=dict, exclude_if=is_empty, description="the configs it changes, by model"
     )
 
     def to_json(self) -> dict[str, Any]:

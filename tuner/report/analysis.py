@@ -45,6 +45,11 @@ def latency_slos(data: ReportData) -> dict[Latency, list[SloResult]]:
     return by_latency or {Latency("p99_latency"): []}
 
 
+def first_latency(data: ReportData) -> Latency:
+    """The latency to show where there is room for one."""
+    return next(iter(latency_slos(data)))
+
+
 def pareto(places: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:
     """The points of (throughput, latency) that no other point beats in both, the fastest first."""
     lowest, best = float("inf"), []

@@ -20,7 +20,7 @@ from tuner.record.store import RunStore
 from tuner.report.ended import SloRow
 from tuner.score.judge import severity, violation
 from tuner.score.point import Point
-from tuner.score.trial import Trial, TrialState, TrialTime
+from tuner.score.trial import Trial, TrialState, TrialTime, trial_of
 from tuner.spec.slo import Goal, Objective
 from tuner.writeback.rollback import is_back
 
@@ -171,11 +171,11 @@ def _interrupted(
     """The result of a run that stored none; its seconds are those that trials recorded."""
     names = TrialTime.__dataclass_fields__
     time = {name: sum(getattr(t.time, name) for t in trials) for name in names}
-    current = next((t for t in trials if t.candidate == manifest.current), None)
+    baseline = ProvedConfig.of_trial(trial_of(manifest.current, trials))
     why = (Reason.of_text("the run left no result"),)
     return result_of(
         manifest=manifest,
-        verdict=RunDecision.of(Status.INTERRUPTED, why, ProvedConfig.of_trial(current)),
+        verdict=RunDecision.of(Status.INTERRUPTED, why, baseline),
         trials=trials,
         rejected=rejected,
         time={**time, "wall_s": sum(time.values())},

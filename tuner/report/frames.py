@@ -18,7 +18,7 @@ from tuner.plain import plain
 from tuner.record.shapes import shapes_of
 from tuner.report.data import ReportData, judged_point, load
 from tuner.report.responses import latency_metrics
-from tuner.score.judge import SloOutcome, outcome_of, slo_utilisation
+from tuner.score.judge import SloOutcome, outcome_of
 from tuner.score.point import Point
 from tuner.score.trial import Trial
 from tuner.sentences import sentence
@@ -160,7 +160,7 @@ def _streams(point: Point) -> dict[str, Cell]:
             **_named(m, "throughput_infer_per_s"),
             **_latencies(point, name),
             **_named(m, "error_rate"),
-            "slo_utilisation": slo_utilisation([r for r in point.slo if r.stream == name]),
+            "slo_utilisation": point.utilisation_of(name),
         }
         row |= {f"stream.{name}.{column}": value for column, value in figures.items()}
     return row

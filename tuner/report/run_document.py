@@ -232,7 +232,7 @@ def search(data: ReportData) -> Fold:
 
 
 def trials(data: ReportData) -> Fold:
-    score = sentence.score_axis(data)[0].split(" (")[0]
+    score = sentence.score_name(data)
     heads = ("trial", "outcome", "change", score, "p99", "refused", "deployed", "time")
     rows = Rows(heads, tuple(_trial(data, t) for t in data.trials))
     return Fold("trials", "Every trial", filled(rows), page_only=True)

@@ -88,9 +88,14 @@ def prediction_sentence(data: ReportData) -> str:
 
 def score_axis(data: ReportData) -> tuple[str, float]:
     """Name and unit of the score for an axis, and the factor from its base unit to that unit."""
+    unit, factor = (data.objective.metric or THROUGHPUT).unit.axis
+    return f"{score_name(data)} ({unit})", factor
+
+
+def score_name(data: ReportData) -> str:
+    """What the score of a trial is: goodput, or the minimized metric."""
     metric = data.objective.metric
-    unit, factor = (metric or THROUGHPUT).unit.axis
-    return f"{metric.words if metric else 'goodput'} ({unit})", factor
+    return metric.words if metric else "goodput"
 
 
 def config_text(candidate: Candidate) -> list[str]:

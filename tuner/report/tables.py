@@ -28,7 +28,7 @@ from tuner.report.quantities import (
 )
 from tuner.report.responses import count_of, latency_metrics
 from tuner.report.sentence import score_text, sustained_text
-from tuner.score.judge import SloOutcome, SloResult, slo_utilisation, too_few_text
+from tuner.score.judge import SloOutcome, SloResult, too_few_text
 from tuner.score.point import Point
 from tuner.sentences import sentence
 from tuner.spec.labels import labelled, of_stream, several
@@ -162,12 +162,11 @@ def _by_model(models: Mapping[str, ServerStatistics], labels: Collection[str]) -
 def _by_stream(point: Point) -> dict[str, str]:
     rows: dict[str, str] = {}
     for name, stream in point.measurement.streams.items():
-        used = slo_utilisation([r for r in point.slo if r.stream == name])
         rows |= {
             f"{name}: throughput": rate_text(stream.throughput_infer_per_s),
             f"{name}: p50 latency": latency_text(stream.p50_latency_us),
             f"{name}: p99 latency": latency_text(stream.p99_latency_us),
-            f"{name}: SLO utilisation": share_text(used),
+            f"{name}: SLO utilisation": share_text(point.utilisation_of(name)),
             f"{name}: failed requests": _unless_zero(stream.failed_count),
         }
     return rows

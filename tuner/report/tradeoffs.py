@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tuner.report.analysis import latency_slos
+from tuner.report.analysis import first_latency
 from tuner.report.blocks import Table
 from tuner.report.by_load import ALIKE, memory_bytes
 from tuner.report.data import ReportData, judged_point
@@ -42,8 +42,7 @@ class Tradeoff:
 
 def tradeoffs(data: ReportData) -> list[Tradeoff]:
     """The configs that no other beats, the fastest first; empty where no memory was read."""
-    latency = next(iter(latency_slos(data)))
-    measured = []
+    latency, measured = first_latency(data), []
     for trial in data.trials:
         point, memory = judged_point(trial), memory_bytes(trial)
         if trial.state is not TrialState.MEASURED or point is None or memory is None:
@@ -61,8 +60,7 @@ def table(data: ReportData) -> Table | None:
     memories = [row.memory_bytes for row in rows]
     if not rows or max(memories) <= min(memories) * (1.0 + ALIKE):
         return None
-    latency = next(iter(latency_slos(data)))
-    heads = ("trial", "change", "throughput", str(latency), "memory")
+    heads = ("trial", "change", "throughput", str(first_latency(data)), "memory")
     return Table(
         heads,
         tuple(

@@ -65,7 +65,7 @@ def configs(data: ReportData) -> Table | None:
     by_number = {t.number: t for t in (*scored[:MOST_CONFIGS], *proved)}
     known = (t for t in by_number.values() if t.score is not None)
     rows = [_row(data, t) for t in sorted(known, key=lambda t: t.order(data.objective.goal))]
-    heads = ("trial", "config", sentence.score_axis(data)[0].split(" (")[0], "ends at", "by")
+    heads = ("trial", "config", sentence.score_name(data), "ends at", "by")
     return Table(heads, tuple(rows), "Why this config: the best of the search")
 
 

@@ -16,9 +16,10 @@ from tuner.machine.host import has_gpu
 from tuner.modelconfig.served import ServedModel
 from tuner.prepare.job import job_from
 from tuner.prepare.sharing import room_note
+from tuner.spec.arrivals import RecordingArrivals
 from tuner.spec.load import LoadedSpec, load_spec
 from tuner.spec.model import Spec
-from tuner.spec.workload import RecordingArrivals, SharedMemory
+from tuner.spec.workload import SharedMemory
 from tuner.triton.doctor import MachineCheck, checked, placed, run_checks
 from tuner.writeback.repository import half_written
 from tuner.writeback.target import write_notes

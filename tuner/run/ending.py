@@ -14,6 +14,7 @@ from tuner.errors import (
     InterruptedRunError,
     TooManyFailedTrialsError,
     TunerError,
+    reason_from,
 )
 from tuner.machine.stop import Stop
 from tuner.machine.uninterrupted import uninterrupted
@@ -21,7 +22,6 @@ from tuner.modelconfig.encoding import encode
 from tuner.prepare.job import Job, Request, draw_up, with_proposal
 from tuner.prepare.timebook import Phase, TimeBook
 from tuner.progress.events import Events
-from tuner.reason import Reason
 from tuner.record.manifest import Manifest, resume_command, run_command
 from tuner.record.noise import count_of_full_rounds, noise_of
 from tuner.record.outcome import result_of
@@ -30,6 +30,7 @@ from tuner.record.result_schema import Change, Result, RunDecision
 from tuner.record.status import Status
 from tuner.record.store import MANIFEST, SERVER_LOG, RunStore
 from tuner.run.open_run import OpenRun
+from tuner.score.trial import trial_of
 from tuner.space.candidate import Candidate
 from tuner.space.environment import assignments, needed_variables
 from tuner.spec.units import count_text
@@ -132,12 +133,8 @@ class Ending:
                 if isinstance(error, InterruptedRunError):
                     error.hint = f"the run was complete and its result is kept: {store.directory}"
                 return
-            defect = Reason.of_text(f"a defect of tune: {error!r}")
-            reason = error.reason if isinstance(error, TunerError) else defect
-            current = store.manifest().current
-            of_current = (t for t in store.trials() if t.candidate == current)
-            baseline = ProvedConfig.of_trial(next(of_current, None))
-            verdict = RunDecision.of(_status_after(error), (reason,), baseline)
+            baseline = ProvedConfig.of_trial(trial_of(store.manifest().current, store.trials()))
+            verdict = RunDecision.of(_status_after(error), (reason_from(error),), baseline)
             with self.book.phase(Phase.WRITING):
                 self._record(verdict, None, None)
                 self.report(store.directory)

@@ -54,16 +54,13 @@ from tuner.server.server import Endpoints, ServerLauncher
 from tuner.space.build import refuse_empty
 from tuner.space.environment import assignments, needed_variables
 from tuner.space.words import changes_text
+from tuner.spec.arrivals import RecordingArrivals
 from tuner.spec.load import effective_yaml
 from tuner.spec.mistakes import FindingSeverity
 from tuner.spec.model import Spec, StrategyName
 from tuner.spec.server import MODES, ServerMode
 from tuner.spec.units import count_text, digits
-from tuner.spec.workload import (
-    FileInputs,
-    RecordingArrivals,
-    RecordingInputs,
-)
+from tuner.spec.workload import FileInputs, RecordingInputs
 from tuner.triton.docker import DockerLauncher
 from tuner.triton.local import LocalLauncher, find_backends
 from tuner.writeback.repository import half_written, unwritable

@@ -232,6 +232,11 @@ def steepness(rounds: Sequence[Sequence[Probe]]) -> float | None:
     return min(max(sxy / sxx, SLOPES[0]), SLOPES[1]) if sxx > 0.0 else None
 
 
+def level_at_bound(probe: Probe, slope: float) -> float:
+    """The level of utilisation 1, if it rises with the load to the power of ``slope``."""
+    return probe.level * float((probe.slo_utilisation or 1.0) ** (-1.0 / slope))
+
+
 def capacity_level(probes: Sequence[Probe], slope: float | None = None) -> float:
     """The capacity of a config as a level: where its SLO utilisation is 1.
 
@@ -250,9 +255,7 @@ def capacity_level(probes: Sequence[Probe], slope: float | None = None) -> float
     bracket = Bracket.of(probes)
     near = [p for p in probes if is_near(p)]
     if bracket.gap > WIDE and slope is not None and near:
-        return geometric_mean(
-            [p.level * (p.slo_utilisation or 1.0) ** (-1.0 / slope) for p in near]
-        )
+        return geometric_mean([level_at_bound(p, slope) for p in near])
     if bracket.floor is not None and bracket.ceiling is not None:
         ceiling = bracket.ceiling
         if saturated(ceiling) and (ceiling.slo_utilisation or 0.0) <= 1.0:

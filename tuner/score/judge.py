@@ -10,7 +10,7 @@ from typing import Annotated, Any, assert_never
 
 from pydantic import AfterValidator, Field, computed_field
 
-from tuner.facts import Facts
+from tuner.facts import Facts, is_empty, is_none
 from tuner.measurement.measurement import Arrivals, Figures, Measurement
 from tuner.reason import Reason, ReasonKind
 from tuner.sentences import sentence
@@ -83,9 +83,9 @@ class SloResult(Facts):
     verdict: Verdict
     margin: float | None
     why_unsteady: Annotated[Reason | None, Field(alias="reason_data")] = None
-    stream: Annotated[str, Field(exclude_if=lambda name: not name)] = ""
-    answered: Annotated[int | None, Field(exclude_if=lambda count: count is None)] = None
-    needed: Annotated[int | None, Field(exclude_if=lambda count: count is None)] = None
+    stream: Annotated[str, Field(exclude_if=is_empty)] = ""
+    answered: Annotated[int | None, Field(exclude_if=is_none)] = None
+    needed: Annotated[int | None, Field(exclude_if=is_none)] = None
 
     @computed_field(alias="reason")  # type: ignore[prop-decorator]
     @property

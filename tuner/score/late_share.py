@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field
 
-from tuner.facts import Facts
+from tuner.facts import Facts, is_empty
 from tuner.measurement.measurement import Measurement
 from tuner.score.judge import TAIL, tails
 from tuner.spec.slo import Slo
@@ -38,10 +38,6 @@ BATCHES = 20
 SLOW = 0.04
 
 
-def _empty(value: object) -> bool:
-    return not value
-
-
 @dataclass(frozen=True)
 class LateShare(Facts):
     """The share of late requests in one window, with an upper limit for the long run.
@@ -60,9 +56,9 @@ class LateShare(Facts):
     late: int
     effective: float
     at_most: float
-    left_out_s: Annotated[float, Field(exclude_if=_empty)] = 0.0
-    with_left_out: Annotated[float, Field(exclude_if=_empty)] = 0.0
-    machine_decides: Annotated[bool, Field(exclude_if=_empty)] = False
+    left_out_s: Annotated[float, Field(exclude_if=is_empty)] = 0.0
+    with_left_out: Annotated[float, Field(exclude_if=is_empty)] = 0.0
+    machine_decides: Annotated[bool, Field(exclude_if=is_empty)] = False
 
     @property
     def share(self) -> float:

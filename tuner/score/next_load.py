@@ -11,8 +11,9 @@ from tuner.measurement.measurement import Arrivals
 from tuner.measurement.window import lowest_rate
 from tuner.score.capacity import Bracket, LevelRange, NoResult, Probe, crossing, saturated
 from tuner.score.judge import SloOutcome
+from tuner.spec.arrivals import ClosedArrivals, RecordingArrivals, SequenceArrivals
 from tuner.spec.slo import Objective, Slo, tail_shares
-from tuner.spec.workload import ClosedArrivals, RecordingArrivals, SequenceArrivals, Workload
+from tuner.spec.workload import Workload
 
 
 @dataclass(frozen=True)

@@ -64,14 +64,15 @@ class Point(Facts):
     def slo_utilisation(self) -> float | None:
         return slo_utilisation(self.slo)
 
+    def utilisation_of(self, stream: str) -> float | None:
+        """The SLO utilisation by the SLOs of one stream alone."""
+        return slo_utilisation([result for result in self.slo if result.stream == stream])
+
     @property
     def limiting_stream(self) -> str:
         """The stream of a mix that uses up most of its SLOs; "" if there is one stream."""
-
-        def used(stream: str) -> float:
-            return slo_utilisation([r for r in self.slo if r.stream == stream]) or 0.0
-
-        return max(self.measurement.streams, key=used, default="")
+        used = {name: self.utilisation_of(name) or 0.0 for name in self.measurement.streams}
+        return max(used, key=used.__getitem__, default="")
 
     @property
     def limiting(self) -> Figures:

@@ -9,7 +9,7 @@ from typing import Annotated, Self
 
 from pydantic import Field
 
-from tuner.facts import Facts
+from tuner.facts import Facts, is_empty
 from tuner.measurement.measurement import Measurement, ServerStatistics
 from tuner.score.capacity import SATURATED, NoResult
 from tuner.spec.slo import Slo
@@ -40,7 +40,7 @@ class Saturated(Facts):
     answered_per_s: float
     at_most_per_s: float | None
     batch_size: int = 1
-    models: Annotated[Mapping[str, ServerStatistics], Field(exclude_if=lambda m: not m)] = field(
+    models: Annotated[Mapping[str, ServerStatistics], Field(exclude_if=is_empty)] = field(
         default_factory=dict
     )
 

@@ -7,13 +7,14 @@ two worths is a relative gain.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Annotated
 
 from pydantic import Field
 
-from tuner.facts import Facts
+from tuner.facts import Facts, is_empty, is_none
 from tuner.measurement.batch_profile import BatchCall
 from tuner.reason import Reason
 from tuner.score.capacity import Bracket, capacity_level, saturated
@@ -85,15 +86,13 @@ class Trial(Facts):
     limit: Reason | None = None  # why measuring ended, if not because of the config
     refused: bool = False  # by the server, or for lack of memory: so is a config that needs more
     #: None where the run has one bench.
-    bench: Annotated[TrialBench | None, Field(exclude_if=lambda bench: bench is None)] = None
+    bench: Annotated[TrialBench | None, Field(exclude_if=is_none)] = None
     #: The screening, where the candidate was screened.
-    saturated: Annotated[Saturated | None, Field(exclude_if=lambda seen: seen is None)] = None
+    saturated: Annotated[Saturated | None, Field(exclude_if=is_none)] = None
     #: How long batches took before the first load.
-    batch_calls: Annotated[tuple[BatchCall, ...], Field(exclude_if=lambda calls: not calls)] = ()
+    batch_calls: Annotated[tuple[BatchCall, ...], Field(exclude_if=is_empty)] = ()
     #: The memory of the models at the end of the trial.
-    memory: Annotated[Memories, Field(exclude_if=lambda memory: not memory)] = field(
-        default_factory=dict
-    )
+    memory: Annotated[Memories, Field(exclude_if=is_empty)] = field(default_factory=dict)
 
     @property
     def sustained_level(self) -> float | None:
@@ -156,6 +155,11 @@ class Trial(Facts):
         assert score is not None
         value = -score.value if goal is Goal.MAXIMIZE_GOODPUT else score.value
         return not score.feasible, 0.0 if score.feasible else score.violation, value
+
+
+def trial_of(candidate: Candidate, trials: Iterable[Trial]) -> Trial | None:
+    """The trial of a candidate; None if it was not tried."""
+    return next((trial for trial in trials if trial.candidate == candidate), None)
 
 
 #: The worth of a candidate that meets the SLOs at no load: less than that of any other.

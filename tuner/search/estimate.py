@@ -20,7 +20,6 @@ from tuner.score.next_load import LoadPlan
 from tuner.score.trial import Trial
 from tuner.spec.model import Spec, StrategyName
 from tuner.spec.units import count_text, digits
-from tuner.spec.workload import ClosedArrivals
 
 #: Measured with small Python models, in seconds: a deployment, and perf_analyzer's start and end.
 DEPLOY_S, OVERHEAD_S = 1.2, 0.6
@@ -143,7 +142,7 @@ def estimate_run(job: Job, seen: Seen = Seen()) -> Estimate:
     rounds, sides = min(ROUNDS, spec.confirm.rounds), 1 + min(spec.confirm.finalists, trials)
     loads = 1 if job.plan.listed is not None else LOADS_A_ROUND
     fields = len(spec.server.space) + sum(len(m.space) for m in spec.models.values())
-    soak_s, soaks = _soak_s(job, seen), 1
+    soak_s, soaks = soak_time_s(spec, _load(job, seen)), 1
     round_s = loads * point_s
     if seen.rate_per_s is not None and point_s >= SLOW_ROUND_S and job.plan.searches_rates:
         round_s, soaks = max(LOOK_ANSWERS / seen.rate_per_s, LEAST_LOOK_S), 2
@@ -229,8 +228,7 @@ def _measurement_s(job: Job, seen: Seen) -> float:
     """One measurement; at low rates it is longer, as long as the percentile needs."""
     load = _load(job, seen)
     window = window_of(job.spec, load, brief=True)
-    arrivals = job.spec.workload.arrivals
-    starts = arrivals.restarts if isinstance(arrivals, ClosedArrivals) else 1
+    starts = job.spec.workload.starts
     each_s = part_s(window.duration_s, starts)
     return starts * (window.warmup_s + each_s + window.tail_s + OVERHEAD_S)
 
@@ -240,11 +238,9 @@ def _load(job: Job, seen: Seen) -> LoadPoint:
     return LoadPoint(job.plan.arrivals, searched if job.plan.listed is None else job.plan.listed[0])
 
 
-def _soak_s(job: Job, seen: Seen) -> float:
-    """Seconds of one soak; soaks at lower loads are not included."""
-    if float(job.spec.confirm.soak) == 0.0:
-        return 0.0
-    return soak_of(job.spec, _load(job, seen)).total_s + OVERHEAD_S
+def soak_time_s(spec: Spec, load: LoadPoint) -> float:
+    """Seconds of one soak, 0 if the spec turns soaks off; soaks at lower loads are not included."""
+    return soak_of(spec, load).total_s + OVERHEAD_S if float(spec.confirm.soak) else 0.0
 
 
 def seen_before(results: Path, job: Job) -> Seen | None:

@@ -8,7 +8,7 @@ from enum import Enum
 
 from tuner.prepare.job import Job
 from tuner.progress.events import Outlook
-from tuner.score.trial import Aim, Trial
+from tuner.score.trial import Aim, Trial, trial_of
 from tuner.search.estimate import estimate_run, seen_in
 from tuner.search.incumbent import incumbent
 
@@ -35,7 +35,7 @@ def outlook_of(
     }[ahead]
     current = job.space.current
     best = incumbent(trials, job.spec.objective.goal, current)
-    current_trial = next((t for t in trials if t.candidate == current), None)
+    current_trial = trial_of(current, trials)
     if best is None or current_trial is None or best.candidate == current_trial.candidate:
         return Outlook(left_s)
     aim = Aim(job.spec.objective)

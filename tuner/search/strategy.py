@@ -34,11 +34,8 @@ class Proposal:
     outdone: bool = False
 
 
-@dataclass(frozen=True)
 class Enough:
-    """No proposal: the expected gain of another trial, a share, is too small."""
-
-    expected_gain: float
+    """No proposal: the expected gain of another trial is too small."""
 
 
 class InOrder:

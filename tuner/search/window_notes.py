@@ -15,12 +15,12 @@ from tuner.prepare.job import Job
 from tuner.score.next_load import LoadPlan, lowest_level
 from tuner.search.estimate import LONG_S, length_s, minutes
 from tuner.search.first_load import First
+from tuner.spec.arrivals import TraceArrivals
 from tuner.spec.labels import of_stream
 from tuner.spec.metrics import METRICS, SLOW_PER_S, easier_percentile
 from tuner.spec.model import Spec
 from tuner.spec.slo import Slo, tail_shares
 from tuner.spec.units import digits
-from tuner.spec.workload import TraceArrivals
 
 #: Requests per second that stand for an unknown rate.
 _FAST_PER_S = 100.0

@@ -45,6 +45,10 @@ class Origin(Enum):
     CONTAINER = "/opt/tritonserver"
     WHEEL = "the wheel"
 
+    def words(self, variable: str) -> str:
+        """The place in words; ``variable``: name of the environment variable."""
+        return f"${variable}" if self is Origin.VARIABLE else self.value
+
 
 @dataclass(frozen=True)
 class Installation:
@@ -163,7 +167,7 @@ def _named_by(origin: Origin, variable: str) -> Iterator[None]:
         yield
     except EnvironmentNotReadyError as error:
         if origin in (Origin.SPEC, Origin.VARIABLE):
-            who = f"${variable}" if origin is Origin.VARIABLE else origin.value
+            who = origin.words(variable)
             hint = f"correct {who}" if error.hint == install_hint() else error.hint
             raise EnvironmentNotReadyError(f"{error.message} (named by {who})", hint) from error
         raise
@@ -254,10 +258,10 @@ def _find(
         if path:
             executable = shutil.which(path, path=environment.get("PATH", ""))
             if not executable:
-                where = f"${variable}" if origin is Origin.VARIABLE else origin.value
                 near = path_meant(Path(path), lambda p: p.is_file() and os.access(p, os.X_OK))
                 raise EnvironmentNotReadyError(
-                    f"no executable {path} ({name} named by {where})", near or "correct the path"
+                    f"no executable {path} ({name} named by {origin.words(variable)})",
+                    near or "correct the path",
                 )
             return Path(executable).absolute(), origin
     if on_path := shutil.which(name, path=environment.get("PATH", "")):

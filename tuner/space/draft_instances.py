@@ -12,7 +12,6 @@ from tuner.modelconfig.known_backends import BACKENDS
 from tuner.modelconfig.schema import enum_name
 from tuner.modelconfig.spanning import spanning
 from tuner.space.draft_text import DraftEntry, Remark, flow, off
-from tuner.spec.mistakes import listed
 from tuner.spec.paths import INSTANCE_GROUP, INSTANCES
 from tuner.spec.units import bytes_text, count_text
 
@@ -54,9 +53,8 @@ def instances(
     """
     spans = spanning(config, backend_of(config))
     if spans is not None and spans.several:
-        together = "; ".join(listed(map(str, gpus)) for gpus in spans.lists)
         yield Remark(
-            f"Each instance takes GPUs {together} together ({spans.path}), so their number"
+            f"Each instance takes GPUs {spans.text} together ({spans.path}), so their number"
         )
         yield Remark("is not searched: more would share the same GPUs.")
         return

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from tuner.spec.arrivals import SequenceArrivals
 from tuner.spec.model import Spec
 from tuner.spec.units import digits
-from tuner.spec.workload import SequenceArrivals
 
 #: Arrivals for drafts, and for messages of mistakes.
 EXAMPLE = "{kind: sequences, length: 20, interval: 100ms}"

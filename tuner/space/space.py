@@ -210,12 +210,16 @@ class Space:
             ]
         return broken
 
+    def paths_of(self, owner: str) -> list[str]:
+        """The searched fields of a model, or of `SERVER`."""
+        return [p.path for p in self.parameters if p.knob.owner == owner]
+
     @cached_property
     def _queues(self) -> Mapping[str, frozenset[tuple[str, str]]]:
         """Violations of the current config, by model, where timeouts or delays are searched."""
         queues = {}
         for name, model in self.served.models.items():
-            paths = [p.path for p in self.parameters if p.knob.owner == name]
+            paths = self.paths_of(name)
             policies = any("queue_policy" in path for path in paths)
             if policies or (DELAY in paths and any(queue_policies(model.base.completed))):
                 queues[name] = frozenset(self._timeouts_within_delay(name, self.current))
@@ -313,8 +317,7 @@ class Space:
         """The conditions of each parameter, with the knob of the parent in the same model."""
         conditions: dict[Knob, tuple[tuple[Knob, Condition], ...]] = {}
         for knob in (p.knob for p in self.parameters):
-            searched = [p.path for p in self.parameters if p.knob.owner == knob.owner]
-            least = self._least_batches.get(knob.owner, 2)
+            searched, least = self.paths_of(knob.owner), self._least_batches.get(knob.owner, 2)
             known = () if knob.owner == SERVER else conditions_of(knob.path, searched, least)
             conditions[knob] = tuple((Knob(knob.owner, c.parent), c) for c in known)
         return conditions
@@ -324,9 +327,8 @@ class Space:
         """The result of `least_batch` for each model, by its name."""
         batches = {}
         for name, model in self.served.models.items():
-            searched = [p.path for p in self.parameters if p.knob.owner == name]
             queued = bool(policy_of_queue(model.base.completed))
-            batches[name] = least_batch(searched, queued=queued)
+            batches[name] = least_batch(self.paths_of(name), queued=queued)
         return batches
 
     @cached_property

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
+from tuner.spec.arrivals import BUSY_TIMES, BurstArrivals, ClosedArrivals, SequenceArrivals
 from tuner.spec.fields import known
 from tuner.spec.labels import labelled
 from tuner.spec.metrics import OF_GPUS, THROUGHPUT, Metric, Scope
@@ -58,17 +59,7 @@ from tuner.spec.variable_checks import (
     check_thread_counts,
     check_variables_of_remote,
 )
-from tuner.spec.workload import (
-    BUSY_TIMES,
-    BurstArrivals,
-    ClosedArrivals,
-    DuplicatesRepeat,
-    LogRepeat,
-    RandomInputs,
-    SequenceArrivals,
-    StreamSpec,
-    ZipfRepeat,
-)
+from tuner.spec.workload import DuplicatesRepeat, LogRepeat, RandomInputs, StreamSpec, ZipfRepeat
 
 
 def cross_checks(spec: Spec) -> Iterator[Finding]:

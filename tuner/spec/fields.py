@@ -37,6 +37,10 @@ class UnknownValueError(Exception):
     """A rule cannot be applied, since it needs a value that is wrong in the spec."""
 
 
+#: The field that tells the kinds of a union apart.
+KIND = Field(description="which of the kinds this is; the other fields depend on it")
+
+
 class Strict(BaseModel):
     """A model without unknown keys: a mistyped key is an error, never ignored.
 

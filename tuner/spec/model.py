@@ -16,6 +16,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, Field, ValidationInfo, field_validator, model_validator
 from pydantic.json_schema import SkipJsonSchema
 
+from tuner.facts import is_empty, is_none
 from tuner.spec.fields import (
     Count,
     Natural,
@@ -76,13 +77,13 @@ class Search(Strict):
     )
     first: SpecFile | None = Field(
         None,
-        exclude_if=lambda file: file is None,
+        exclude_if=is_none,
         description="results of NVIDIA's Model Analyzer, a checkpoint (0.ckpt) or "
         "metrics-model-inference.csv: its best configs are measured first, its figures not used",
     )
     recipes: tuple[Recipe, ...] = Field(
         (),
-        exclude_if=lambda recipes: not recipes,
+        exclude_if=is_empty,
         description="configs by name that are measured first, each as near as the space has it: "
         "memory (3 instances, batches of 8), throughput (1 and 16), balanced (2 and 4)",
     )

@@ -9,6 +9,7 @@ import math
 import re
 from collections.abc import Iterator
 
+from tuner.spec.arrivals import ClosedArrivals
 from tuner.spec.fields import Choice, IntRange, ParameterSpec, SpaceSpec, Subsets, known
 from tuner.spec.metrics import Scope
 from tuner.spec.mistakes import Finding, Location, in_brackets, listed
@@ -27,8 +28,9 @@ from tuner.spec.paths import (
 )
 from tuner.spec.rules import applied, for_each_model, for_each_space, for_each_stream
 from tuner.spec.runtimes import VARIABLES
-from tuner.spec.units import Percent, count_text, parse_bytes
-from tuner.spec.workload import ClosedArrivals, NoRepeat, RandomInputs
+from tuner.spec.shapes import why_not_all
+from tuner.spec.units import count_text, parse_bytes
+from tuner.spec.workload import NoRepeat, RandomInputs
 
 #: Most fields of a space, values of one that are listed, and values of a range.
 MOST_FIELDS = 64
@@ -352,13 +354,11 @@ def check_shares(spec: Spec) -> Iterator[Finding]:
             text = "has neither share nor rate: write share: 50%, or rate: 20/s for background"
             yield Finding(where, text, key=True)
     shares = [stream.share for stream in shared.values() if stream.share is not None]
-    total = math.fsum(shares)
     if 0.0 in shares:
         name = next(name for name, stream in shared.items() if stream.share == 0.0)
         text = "a stream that sends no requests has no effect: leave it out"
         yield Finding(("streams", name, "share"), text)
-    elif len(shares) == len(shared) and shared and not math.isclose(total, 1.0, abs_tol=1e-6):
-        text = f"the shares add up to {Percent(round(total, 6))}; they must add up to 100%"
+    elif len(shares) == len(shared) and shared and (text := why_not_all(shares)):
         yield Finding(("streams", next(iter(shared)), "share"), text)
     if not shared:
         text = (

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from tuner.spec.arrivals import ClosedArrivals
 from tuner.spec.fields import known
 from tuner.spec.mistakes import Finding, Location
 from tuner.spec.model import Spec
 from tuner.spec.units import digits
-from tuner.spec.workload import ClosedArrivals
 
 #: No load generator sends more requests per second; lists of their times would fill the memory.
 MOST_PER_S = 1e6

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from tuner.spec.arrivals import RecordingArrivals
 from tuner.spec.mistakes import Finding
 from tuner.spec.model import Spec, is_given
 from tuner.spec.paths import CACHE_ENABLE, CACHE_SIZE
 from tuner.spec.rules import for_each_stream
-from tuner.spec.workload import RecordingArrivals, RecordingInputs
+from tuner.spec.workload import RecordingInputs
 
 
 @for_each_stream

@@ -60,7 +60,7 @@ def check_arguments(spec: Spec) -> Iterator[Finding]:
     """Arguments are tritonserver's to take."""
     before = ""
     for index, argument in known(enumerate(spec.server.args)):
-        name = re.split(r"[=\s]", argument, maxsplit=1)[0]
+        name = _flag(argument)
         where = ("server", "args", index)
         if is_reserved_argument(name):
             links = f"; {SEVERAL_REPOSITORIES}" if "--model-rep" in name else ""
@@ -73,6 +73,10 @@ def check_arguments(spec: Spec) -> Iterator[Finding]:
             cure = f"put both in quotes: '{before},{argument}'" if part else "leave it out"
             yield Finding(where, f"{argument} is no argument: those begin with --; {cure}")
         before = argument if argument.startswith("--") else ""
+
+
+def _flag(argument: str) -> str:
+    return re.split(r"[=\s]", argument, maxsplit=1)[0]
 
 
 def check_mounts(spec: Spec) -> Iterator[Finding]:
@@ -96,8 +100,7 @@ def check_variables(spec: Spec) -> Iterator[Finding]:
 def check_loaded_models(spec: Spec) -> Iterator[Finding]:
     """What is loaded beside the models of the spec is not one of them."""
     for index, argument in known(enumerate(spec.server.args)):
-        name = re.split(r"[=\s]", argument, maxsplit=1)[0]
-        if name == "--load-model" and (text := _loads_tuned(spec, index)):
+        if _flag(argument) == "--load-model" and (text := _loads_tuned(spec, index)):
             yield Finding(("server", "args", index), text)
 
 

@@ -6,7 +6,7 @@ together, then the second ones, and so on.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import fsum, isclose
 from typing import Annotated, Any
@@ -123,10 +123,16 @@ def _check_entries(entries: Sequence[ShapeShare], where: Location) -> Iterator[F
             )
         if entry.share == 0.0:
             yield Finding((*where, k, "share"), "no request has this shape: leave it out")
-    total = fsum(entry.share for entry in entries)
-    if not isclose(total, 1.0, abs_tol=1e-6):
-        text = f"the shares add up to {Percent(round(total, 6))}; they must add up to 100%"
+    if text := why_not_all(entry.share for entry in entries):
         yield Finding((*where, 0, "share"), text)
+
+
+def why_not_all(shares: Iterable[float]) -> str:
+    """Why shares do not add up to 100%; empty if they do."""
+    total = fsum(shares)
+    if isclose(total, 1.0, abs_tol=1e-6):
+        return ""
+    return f"the shares add up to {Percent(round(total, 6))}; they must add up to 100%"
 
 
 def _check_together(

@@ -34,6 +34,11 @@ def digits_beside(value: float, limit: float, most: int = 2) -> str:
     return digits(value, 10)
 
 
+def bare_text(value: object) -> str:
+    """``value`` as YAML and config.pbtxt write it: `true`, not `True`."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
 def count_text(number: int, noun: str) -> str:
     """``1 trial``, ``2,000 trials``."""
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
@@ -158,7 +163,7 @@ class Seconds(AsText, float):
     def __str__(self) -> str:
         if not math.isfinite(self):
             return float.__repr__(self)
-        exact = Decimal(float.__repr__(self))
+        exact = _exact(self)
         for unit in ("h", "m"):
             count = exact / _SECONDS[unit]
             if count >= 1 and count == int(count):
@@ -218,7 +223,7 @@ class Percent(AsText, float):
     def __str__(self) -> str:
         if not math.isfinite(self):
             return float.__repr__(self)
-        return f"{(Decimal(float.__repr__(self)) * 100).normalize():f}%"
+        return f"{(_exact(self) * 100).normalize():f}%"
 
     @classmethod
     def json_schema(cls) -> dict[str, Any]:
@@ -235,7 +240,7 @@ class Price(AsText, float):
         return cls(_read(value, _PER_HOUR, "a price of one hour such as 2.5 or 2.5/h"))
 
     def __str__(self) -> str:
-        return f"{Decimal(float.__repr__(self)).normalize():f}/h"
+        return f"{_exact(self).normalize():f}/h"
 
     @classmethod
     def json_schema(cls) -> dict[str, Any]:
@@ -254,11 +259,16 @@ class Rate(AsText, float):
         return cls(rate)
 
     def __str__(self) -> str:
-        return f"{Decimal(float.__repr__(self)).normalize():f}/s"
+        return f"{_exact(self).normalize():f}/s"
 
     @classmethod
     def json_schema(cls) -> dict[str, Any]:
         return _json_schema({"type": "number", "exclusiveMinimum": 0}, _PER_SECOND, ["20/s"])
+
+
+def _exact(value: float) -> Decimal:
+    """The number that its shortest text stands for: 0.1, not the nearest binary fraction."""
+    return Decimal(float.__repr__(value))
 
 
 def _read(value: object, units: Mapping[str, Decimal], accepted: str) -> Decimal:
@@ -278,7 +288,7 @@ def _read(value: object, units: Mapping[str, Decimal], accepted: str) -> Decimal
 def _quoted(value: object) -> str:
     if isinstance(value, str):
         return shorten(value)
-    return str(value).lower() if isinstance(value, bool) else str(value)
+    return bare_text(value)
 
 
 def _json_schema(

@@ -16,7 +16,7 @@ from typing import Annotated
 from pydantic import AfterValidator, Field, ValidationError
 
 from tuner.errors import EnvironmentNotReadyError
-from tuner.facts import Facts
+from tuner.facts import Facts, is_empty
 from tuner.locking import Lock, lock
 from tuner.modelconfig.files import is_model_name
 from tuner.spec.mistakes import dotted, reason_of
@@ -81,7 +81,7 @@ class Entry(Facts):
     action: Action
     at: str
     run_id: str
-    files: Annotated[tuple[FileChange, ...], Field(exclude_if=lambda files: not files)] = ()
+    files: Annotated[tuple[FileChange, ...], Field(exclude_if=is_empty)] = ()
 
     def taken_back(self) -> Entry:
         """The rollback of this write."""

@@ -16,10 +16,11 @@ from tuner.score.capacity import LevelRange, saturated
 from tuner.score.next_load import MOST_FREE, TOLERANCE, LoadPlan, load_plan
 from tuner.score.point import Point, judge_point
 from tuner.score.trial import TrialState
+from tuner.spec.arrivals import BurstArrivals, ClosedArrivals, PoissonArrivals
 from tuner.spec.metrics import GPU_MEMORY, P99_LATENCY
 from tuner.spec.slo import Goal, Objective
 from tuner.spec.units import Seconds
-from tuner.spec.workload import BurstArrivals, ClosedArrivals, PoissonArrivals, Workload
+from tuner.spec.workload import Workload
 
 OPEN = LoadPlan(Arrivals.POISSON, None, LevelRange(0.1, 1e5))
 GOODPUT = Objective.goodput()

@@ -26,8 +26,8 @@ from tuner.space.build import build_space
 from tuner.space.draft import draft_spec
 from tuner.space.draft_instances import Machine
 from tuner.space.draft_space import DraftedModel
+from tuner.spec.arrivals import SequenceArrivals
 from tuner.spec.load import load_spec
-from tuner.spec.workload import SequenceArrivals
 
 ROOT = Path(__file__).parents[3]
 CASES = Path("tests/cases/model_analyzer")

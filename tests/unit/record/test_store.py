@@ -14,7 +14,7 @@ from builders.candidates import candidate_of
 from builders.measurements import NO_ERRORS, P99_40MS, synthetic_measurement
 from builders.runs import CONFIG, MANIFEST
 
-from tuner.load.latency import measurement_of, observe_open
+from tuner.load.latency import figures_of, observe_open
 from tuner.load.perf_analyzer import outputs
 from tuner.measurement.measurement import Arrivals, LoadPoint, Measurement, Rejected, Stage
 from tuner.measurement.window import Window
@@ -181,7 +181,7 @@ def test_the_p99_of_a_trial_is_that_of_the_time_stamps_in_the_export(tmp_path: P
 
     stamps = outputs.read_export(tmp_path / "export.json")  # 2: nanoseconds, sent and answered
     observed = observe_open(stamps, DUE_S, WINDOW)  # 3: latencies from due to answered, ascending
-    measurement = measurement_of(observed, LOAD, seed=1)  # 4: the percentile
+    measurement = Measurement.of_all(figures_of(observed, LOAD, seed=1))  # 4: the percentile
     point = judge_point([P99_40MS], measurement)
     assert point.measurement is measurement  # carried, not turned into anything
     trial = Trial(0, candidate_of({}), TrialState.MEASURED, (point,))

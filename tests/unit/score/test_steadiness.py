@@ -11,7 +11,7 @@ import pytest
 from builders.measurements import synthetic_measurement
 
 from tuner.load.course import correlated_requests, course_of
-from tuner.load.latency import AnsweredRequests, measurement_of, observe_open
+from tuner.load.latency import AnsweredRequests, figures_of, observe_open
 from tuner.load.traffic.arrivals import poisson
 from tuner.measurement.measurement import Arrivals, Course, LoadPoint, Measurement
 from tuner.measurement.window import Window, window_for
@@ -47,7 +47,7 @@ def measured(
         (1e9 * due_s).astype(np.int64), stamps.astype(np.int64), int(1e9 * window.total_s) + 10**9
     )
     load = LoadPoint(Arrivals.POISSON, rate)
-    return measurement_of(observe_open(requests, due_s, window), load, seed)
+    return Measurement.of_all(figures_of(observe_open(requests, due_s, window), load, seed))
 
 
 def p99(bound_s: float) -> Slo:
@@ -98,7 +98,7 @@ def test_a_batch_under_way_at_the_end_of_few_requests_is_no_backlog(
         )
         load = LoadPoint(Arrivals.POISSON, rate)
         refused += bool(
-            unsteadiness(measurement_of(observe_open(requests_, due_s, window), load, 0), SECOND)
+            unsteadiness(figures_of(observe_open(requests_, due_s, window), load, 0), SECOND)
         )
     assert refused <= 8
 

@@ -118,9 +118,7 @@ def test_it_ends_when_another_trial_is_expected_to_gain_too_little() -> None:
     space, built = strategy(StrategyName.GP, {THREADS: {"int": [1, 20]}}, min_gain=0.01)
     every = sorted(space.enumerate(), key=lambda c: int(str(fields_of(c)[THREADS])))
     history = [measured(n, every[n], 100.0 * 0.9**n) for n in range(8)]
-    ended = built.propose(8, history, {t.candidate.key for t in history})
-    assert isinstance(ended, Enough)
-    assert 0.0 < ended.expected_gain < 0.01
+    assert isinstance(built.propose(8, history, {t.candidate.key for t in history}), Enough)
     eager = strategy(StrategyName.GP, {THREADS: {"int": [1, 20]}})[1]
     assert isinstance(eager.propose(8, history, {t.candidate.key for t in history}), Proposal)
 

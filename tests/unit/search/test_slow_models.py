@@ -17,7 +17,7 @@ from builders.events import Watching
 from builders.searches import ListedSearcher
 
 from tuner.errors import LoadFailedError
-from tuner.load.latency import AnsweredRequests, measurement_of, observe_closed, observe_open
+from tuner.load.latency import AnsweredRequests, figures_of, observe_closed, observe_open
 from tuner.load.probes.warming import FirstCalls
 from tuner.load.traffic.arrivals import arrivals_of
 from tuner.measurement.batch_profile import BatchCall
@@ -84,7 +84,7 @@ class Server:
         requests = AnsweredRequests(
             _ns(due_s[:count]), _ns(answered_s[:count]), round(window.total_s * 1e9)
         )
-        return measurement_of(observe_open(requests, due_s, window), load, seed)
+        return Measurement.of_all(figures_of(observe_open(requests, due_s, window), load, seed))
 
     def answers(self) -> Any:
         return {"": saying(1.0)}
@@ -101,7 +101,7 @@ class Server:
             answered.append(done)
             heapq.heappush(ready_s, done)
         requests = AnsweredRequests(_ns(sent), _ns(answered), round(window.total_s * 1e9))
-        return measurement_of(observe_closed(requests, window), load, seed)
+        return Measurement.of_all(figures_of(observe_closed(requests, window), load, seed))
 
     def _next(self, free_s: list[float], at_s: float) -> float:
         done = max(heapq.heappop(free_s), at_s) + self.service_s

@@ -11,12 +11,13 @@ import pytest
 from builders.candidates import the_one
 
 from tuner.errors import SpecError
+from tuner.spec.arrivals import TraceArrivals
 from tuner.spec.fields import IntRange
 from tuner.spec.load import load_spec
 from tuner.spec.metrics import P99_LATENCY
 from tuner.spec.mistakes import Location, SpecMistakesError, dotted
 from tuner.spec.model import Spec
-from tuner.spec.workload import FileInputs, TraceArrivals, ZipfRepeat
+from tuner.spec.workload import FileInputs, ZipfRepeat
 from tuner.spec.yaml_tree import dump_scalar, read_yaml
 
 CASES = Path(__file__).parents[2] / "cases"

@@ -13,11 +13,11 @@ from tuner.errors import LoadFailedError, ModelFailsError
 from tuner.load import seeds
 from tuner.load.client.job import Answers, Outcome, select
 from tuner.load.latency import (
-    LATE_US,
     AnsweredRequests,
     Observed,
     begun_ns,
     figures_of,
+    lag_figures,
     observe_closed,
     observe_open,
 )
@@ -240,8 +240,7 @@ def observe(
         observed,
         sent_per_s=sent_count / seconds,
         due_per_s=float(inside.sum()) / seconds,
-        late_sends=float((lag_us[inside] > LATE_US).mean()),
-        send_lag_p99_us=percentile(np.sort(lag_us[inside]), 0.99),
+        **lag_figures(lag_us[inside]),
     )
 
 

@@ -16,7 +16,7 @@ from tuner.errors import LoadFailedError, ServerGoneError
 from tuner.load.latency import Observed, begun_ns, figures_of, observe_closed, observe_open
 from tuner.load.perf_analyzer import outputs
 from tuner.load.perf_analyzer.input_file import write_inputs
-from tuner.load.setup import TOO_LATE, LoadTarget, Setup, Stream
+from tuner.load.setup import TOO_LATE, LoadTarget, Setup, Stream, spans_of
 from tuner.load.traffic import arrivals
 from tuner.load.traffic.inputs import MAX_THREADS, RunInputs
 from tuner.load.validity import (
@@ -110,8 +110,7 @@ class PerfAnalyzer(Setup):
         write_inputs(given.inferences, files.inputs)
         due_s = None
         if load.arrivals.open_loop:
-            spans_s = (window.warmup_s, window.duration_s, window.tail_s + arrivals.SLACK_S)
-            times = arrivals.arrivals_of(load, spans_s, seed, self.shape)
+            times = arrivals.arrivals_of(load, spans_of(window), seed, self.shape)
             due_s = arrivals.write_intervals(times, files.intervals)
         command = command_line(self.site.program.binary, target, load, window, files)
         return _Run(self, load, window, seed, given, files, command, due_s, private / "log")

@@ -15,11 +15,12 @@ from typing import Annotated
 from pydantic import Field
 
 from tuner.errors import LoadFailedError
+from tuner.facts import is_empty
 from tuner.load.probes.lone import LoneRequests
 from tuner.load.traffic.arrivals import OVERLOAD
 from tuner.load.validity import client_kept_up
 from tuner.measurement.measurement import FailureReason, Failures, Measurement, Slice
-from tuner.measurement.window import EarlyEnd, Window, bounds_of
+from tuner.measurement.window import TAIL_OVER_BOUND, EarlyEnd, Window, bounds_of
 from tuner.spec.slo import Slo
 from tuner.spec.units import digits
 
@@ -31,18 +32,12 @@ _SETTLING_S = 0.5
 _OVERLOADED, _WATCHED = 2, 4
 #: A calm stretch has at least this length, and at least this many times the latency bound.
 _CALM_S, _CALM_OVER_BOUND = 0.5, 2.0
-#: Load continues until an unanswered request of the last stretch is certainly late.
-_TAIL_OVER_BOUND = 1.5
 _SLACK_S = 40.0  # for a start on a busy machine, and for late answers
 #: From the recovery on, this share of the slices is in time. Not all: a slice has few requests,
 #: and one in a hundred may be late.
 _STEADY = 0.9
 #: Share of requests that may be late, or refused, for a p99 within its bound.
 _ALLOWED = 0.01
-
-
-def _empty(value: object) -> bool:
-    return not value
 
 
 @dataclass(frozen=True)
@@ -85,10 +80,10 @@ class Overload:
     rejected_share: float
     recovered_after_s: float | None
     slices: tuple[Slice, ...]
-    failures: Annotated[Mapping[FailureReason, Failures], Field(exclude_if=_empty)] = field(
+    failures: Annotated[Mapping[FailureReason, Failures], Field(exclude_if=is_empty)] = field(
         default_factory=dict
     )
-    lone: Annotated[LoneRequests | None, Field(exclude_if=_empty)] = None
+    lone: Annotated[LoneRequests | None, Field(exclude_if=is_empty)] = None
 
     @property
     def missed(self) -> bool:
@@ -134,7 +129,7 @@ def overload_window(slo: Slo) -> Window:
     bound_s = slo.bound / 1e6
     calm_s = SLICE_S * math.ceil(max(_CALM_S, _CALM_OVER_BOUND * bound_s) / SLICE_S)
     before_s = _SETTLING_S + calm_s
-    tail_s = _WATCHED * calm_s + _TAIL_OVER_BOUND * bound_s
+    tail_s = _WATCHED * calm_s + TAIL_OVER_BOUND * bound_s
     total_s = before_s + _OVERLOADED * calm_s + tail_s
     return Window(
         duration_s=_OVERLOADED * calm_s,
@@ -194,7 +189,7 @@ def recovered_after(slices: Sequence[Slice], overload_s: float, bound_us: float)
 
 def _judged(slices: Sequence[Slice], window: Window, bound_us: float) -> tuple[Slice, ...]:
     """Slices from where the server has settled, up to where answers may still be outstanding."""
-    until_s = window.total_s - _TAIL_OVER_BOUND * bound_us / 1e6
+    until_s = window.total_s - TAIL_OVER_BOUND * bound_us / 1e6
     return tuple(
         replace(s, start_s=s.start_s - window.warmup_s)
         for s in slices

@@ -20,7 +20,7 @@ import numpy.typing as npt
 from tuner.errors import LoadFailedError, SpecError
 from tuner.measurement.measurement import Arrivals, LoadPoint
 from tuner.regular import read_limited
-from tuner.spec.workload import ArrivalsSpec, BurstArrivals, TraceArrivals
+from tuner.spec.arrivals import ArrivalsSpec, BurstArrivals, TraceArrivals
 
 #: Rates before, during and after the measured window of stepping arrivals, divided by the level.
 CALM, OVERLOAD = 0.8, 1.2

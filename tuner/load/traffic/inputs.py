@@ -32,6 +32,7 @@ from tuner.spec.workload import (
     NoRepeat,
     RandomInputs,
     Repeat,
+    UniformRepeat,
     ZipfRepeat,
 )
 
@@ -186,9 +187,8 @@ class DrawnInputs:
         inferences = pool.in_order(order % len(pool.inferences))
         return RunInputs(inferences, None if in_turn else len(order), pool.warnings)
 
-    def _popularity(self, repeat: Repeat) -> Any:
-        exponent = repeat.exponent if isinstance(repeat, ZipfRepeat) else 0.0
-        return repeats.popularity(len(self._pool.inferences), exponent)
+    def _popularity(self, repeat: UniformRepeat | ZipfRepeat) -> Any:
+        return repeats.popularity(len(self._pool.inferences), repeat.exponent)
 
     @cached_property
     def _pool(self) -> _Pool:

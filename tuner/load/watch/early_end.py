@@ -102,7 +102,7 @@ class SloLost:
     def _lost(self, at_s: float, answered: int) -> bool:
         if not _may_end(self._window, at_s, answered):
             return False
-        until_s = at_s - _wait_s(self._window)
+        until_s = at_s - self._window.longest_bound_s
         before, due = np.searchsorted(self._due_s, (self._window.warmup_s, until_s))
         return bool(due - max(answered, before) > _MARGIN * self._allowed)
 
@@ -159,7 +159,7 @@ def decided_us(due_s: Times, answered_s: Times, window: Window, at_s: float) -> 
     """
     start_s, end_s = window.span_s
     slack_s = LATE_US / 1e6
-    inside = (due_s >= start_s) & (due_s < min(at_s - _wait_s(window) - slack_s, end_s))
+    inside = (due_s >= start_s) & (due_s < min(at_s - window.longest_bound_s - slack_s, end_s))
     latencies_us = 1e6 * (answered_s - due_s)[inside] - LATE_US
     return np.sort(latencies_us[~np.isnan(latencies_us)])
 
@@ -200,7 +200,7 @@ def truncate(window: Window, begun_ns: int, stopped_ns: int) -> Window:
     Raises:
         UndecidedError: Nothing of the window is left.
     """
-    length_s = (stopped_ns - begun_ns) / 1e9 - window.warmup_s - _wait_s(window)
+    length_s = (stopped_ns - begun_ns) / 1e9 - window.warmup_s - window.longest_bound_s
     if length_s <= 0.0:
         raise _undecided()
     return replace(window, duration_s=min(window.duration_s, length_s))
@@ -254,15 +254,10 @@ def _may_end(window: Window, at_s: float, answered: int) -> bool:
         at_s: Time since the start of the load.
         answered: Requests answered since then.
     """
-    left_s = at_s - _wait_s(window) - window.warmup_s
+    left_s = at_s - window.longest_bound_s - window.warmup_s
     if left_s < _LEAST_S or answered * left_s < _LEAST_ANSWERED * at_s:
         return False
     return at_s <= window.warmup_s + window.duration_s
-
-
-def _wait_s(window: Window) -> float:
-    """Time after which a request without an answer is late by every bound."""
-    return max((bound.within_s for bound in window.bounds), default=0.0)
 
 
 def _allowed(window: Window, stream: str, due_s: Times) -> float:

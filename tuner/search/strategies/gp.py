@@ -136,7 +136,7 @@ class GaussianStrategy:
         gain, first = math.exp(promise[chosen]), max(len(self.designs) + 1, self.startup_trials)
         gain *= came_true(self.aim, history)
         if number >= first + LEAST_PROPOSED and gain < self._least_gain:
-            return Enough(gain)
+            return Enough()
         expected = float(outlook.worth[chosen]), float(outlook.deviation[chosen])
         return Proposal(left[chosen], predicted=predicted(self.aim, *expected))
 

@@ -19,7 +19,7 @@ INFER = "/inference.GRPCInferenceService/ModelStreamInfer"
 #: Without it, Triton sends no final response if that has no tensors.
 _EMPTY_FINAL = "triton_enable_empty_final_response"
 _FINAL = "triton_final_response"
-_LOOKS_S = 0.05
+LOOKS_S = 0.05
 #: Digits of a request's number; numbers of this program have fewer.
 _MOST_DIGITS = 18
 
@@ -83,7 +83,7 @@ class StreamedCall:
     def exception(self, timeout: float | None = None) -> Exception | None:
         """Waits for the end; raises gRPC's FutureTimeoutError if it does not come in time."""
         until = None if timeout is None else time.monotonic() + timeout
-        while not self._ended.wait(_LOOKS_S):
+        while not self._ended.wait(LOOKS_S):
             for ending in self._record.silent(time.monotonic_ns(), round(SILENCE_S * 1e9)):
                 self._end(ending)
             if until is not None and time.monotonic() > until:

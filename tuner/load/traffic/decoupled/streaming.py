@@ -25,10 +25,8 @@ from tuner.load.traffic.decoupled.responses import (
     ResponseEnd,
     ResponseRecord,
 )
-from tuner.load.traffic.decoupled.streamed import INFER, numbered, response_of
+from tuner.load.traffic.decoupled.streamed import INFER, LOOKS_S, numbered, response_of
 from tuner.spec.server import Tls
-
-_LOOKS_S = 0.05
 
 
 @dataclass(frozen=True)
@@ -94,7 +92,7 @@ class StreamedCalls(GrpcCalls):
         """Waits until every begun request has its last response, or is given up."""
         begun = self._record.begun
         while begun & self._record.begun:
-            await asyncio.sleep(_LOOKS_S)
+            await asyncio.sleep(LOOKS_S)
 
     async def account(self, answers: Answers, offset_ns: int) -> Answers:
         """See `ResponseRecord.account`."""
@@ -151,7 +149,7 @@ class StreamedCalls(GrpcCalls):
 
     async def _watch(self) -> None:
         while True:
-            await asyncio.sleep(_LOOKS_S)
+            await asyncio.sleep(LOOKS_S)
             for ending in [*self._record.silent(time.monotonic_ns(), self._silence_ns)]:
                 self._end(ending)
 

@@ -16,7 +16,8 @@ from tuner.load.traffic.repeats import Order
 from tuner.measurement.measurement import Arrivals, LoadPoint
 from tuner.measurement.window import Window
 from tuner.modelconfig.schema import ModelConfig
-from tuner.spec.workload import RecordingArrivals, StreamSpec, Workload
+from tuner.spec.arrivals import RecordingArrivals
+from tuner.spec.workload import StreamSpec, Workload
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from tuner.load.traffic.recordings.lines import (
     streams_of,
 )
 from tuner.load.traffic.repeats import Order
-from tuner.spec.workload import ArrivalsSpec, RecordingArrivals
+from tuner.spec.arrivals import ArrivalsSpec, RecordingArrivals
 
 #: Shortest stretch, long enough for a burst of seconds and its aftermath, and the largest number of
 #: stretches in a window.

@@ -24,7 +24,8 @@ from tuner.measurement.measurement import Arrivals, LoadPoint, Measurement
 from tuner.measurement.window import Window
 from tuner.modelconfig.schema import ModelConfig
 from tuner.reason import Reason, ReasonKind
-from tuner.spec.workload import SequenceArrivals, StreamSpec, Workload
+from tuner.spec.arrivals import SequenceArrivals
+from tuner.spec.workload import StreamSpec, Workload
 
 
 @dataclass(frozen=True)
