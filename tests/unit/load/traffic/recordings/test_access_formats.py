@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from builders.logs import json_lines
 
 from tuner.errors import SpecError
 from tuner.load.traffic.recordings.access_formats import (
@@ -173,10 +174,6 @@ def test_probes_are_left_out_and_counted_and_models_are_those_of_paths(tmp_path:
     assert making.notes["the log is of bert, x: --named tells them apart"] == 0
     requests, _ = requests_in(tmp_path, text, by_path=True)
     assert [r.row for r in requests] == [{"model": "bert"}, {"model": "x"}]
-
-
-def json_lines(*rows: dict[str, Any]) -> str:
-    return "".join(json.dumps(row) + "\n" for row in rows)
 
 
 def as_caddy(at: float, uri: str) -> dict[str, Any]:

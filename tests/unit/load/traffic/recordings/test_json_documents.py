@@ -4,26 +4,22 @@ from __future__ import annotations
 
 import json
 import tracemalloc
+from functools import partial
 from itertools import chain, repeat
 from pathlib import Path
 from typing import Any
 
 import pytest
+from builders import logs
 
 from tuner.errors import SpecError
-from tuner.load.traffic.recordings.access_log import LogColumns, requests_of_log
 from tuner.load.traffic.recordings.json_elements import decoded, elements
 from tuner.load.traffic.recordings.log_objects import CUT_OFF
-from tuner.load.traffic.recordings.making import LoggedRequest, Making
 
 ROWS = [{"t": k, "path": "/v2/models/bert/infer", "é": [{"x": '"]}'}]} for k in (1, 2, 4)]
 
 
-def requests_in(directory: Path, text: str) -> tuple[list[LoggedRequest], Making]:
-    (directory / "log").write_text(text)
-    making = Making()
-    columns = LogColumns(time="t", by_path=True)
-    return list(requests_of_log([directory / "log"], columns, making)), making
+requests_in = partial(logs.requests_in, time="t", by_path=True)
 
 
 def pretty(*documents: Any) -> str:

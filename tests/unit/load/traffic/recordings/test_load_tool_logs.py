@@ -10,33 +10,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from builders.logs import DAY, INFER, PROBE, SECOND, came, json_lines, requests_in
 
 from tuner.errors import SpecError
 from tuner.load.traffic.recordings.access_log import LogColumns, requests_of_log
 from tuner.load.traffic.recordings.log_rows import NO_REQUEST
-from tuner.load.traffic.recordings.making import LoggedRequest, Making, make_recording
+from tuner.load.traffic.recordings.making import Making, make_recording
 
-INFER, PROBE = "/v2/models/bert/infer", "/v2/health/ready"
 URL = f"http://triton:8000{INFER}"
-SECOND = 1_732_795_200
-DAY = "2024-11-28T12:00"
 NGINX = f'10.1.2.3 - - [28/Nov/2024:12:00:0%d +0000] "POST {INFER} HTTP/1.1" 200 5 "-" "py" 0.250'
-PROBES = {"health probes and metrics, left out": 1}
-
-
-def requests_in(directory: Path, text: str, **columns: Any) -> tuple[list[LoggedRequest], Making]:
-    (directory / "log").write_text(text)
-    making = Making()
-    return list(requests_of_log([directory / "log"], LogColumns(**columns), making)), making
-
-
-def came(requests: list[LoggedRequest]) -> list[float]:
-    """When requests came, from the second that all times here are in."""
-    return [round(one.at_s - one.took_s - SECOND, 6) for one in requests]
-
-
-def lines(*rows: dict[str, Any]) -> str:
-    return "".join(json.dumps(row) + "\n" for row in rows)
 
 
 def table(names: str, *rows: Iterable[Any]) -> str:
@@ -67,7 +49,7 @@ CONSOLE = json.dumps({"request": {"uri": INFER}, "duration": 0.25, "status": 200
 @pytest.mark.parametrize(
     ("text", "at_s"),
     [
-        (lines(*samples("01.500")), 1.25),
+        (json_lines(*samples("01.500")), 1.25),
         (
             table(
                 K6,
@@ -77,23 +59,23 @@ CONSOLE = json.dumps({"request": {"uri": INFER}, "duration": 0.25, "status": 200
             ),
             1.25,
         ),
-        (lines(VEGETA), 1.25),
+        (json_lines(VEGETA), 1.25),
         (f"\n{table('response-time,DNS+dialup,offset', [0.008, 0.001, 1.25])}", 1.25 - SECOND),
         (table("starttime,seconds,ctime,wait", ["Thu Nov 28", SECOND + 1, 0, 9]), 1.0),
-        (lines({"count": 1, "details": [{**VEGETA, "url": URL}]}), 1.25),
+        (json_lines({"count": 1, "details": [{**VEGETA, "url": URL}]}), 1.25),
         (table("timeStamp,elapsed,label,URL", [SECOND * 1000 + 1250, 9, "x", URL]), 1.25),
         (json.dumps({"log": {"version": "1.2", "entries": [HAR]}}), 1.25),
-        (lines(LATTICE), 1.25),
-        (lines(CLOUDFLARE), 1.25),
-        (lines({**CLOUDFLARE, "EdgeStartTimestamp": SECOND + 1}), 1.0),
-        (lines({**CLOUDFLARE, "EdgeStartTimestamp": f"{DAY}:01Z"}), 1.0),
+        (json_lines(LATTICE), 1.25),
+        (json_lines(CLOUDFLARE), 1.25),
+        (json_lines({**CLOUDFLARE, "EdgeStartTimestamp": SECOND + 1}), 1.0),
+        (json_lines({**CLOUDFLARE, "EdgeStartTimestamp": f"{DAY}:01Z"}), 1.0),
         (f"1 8f3e {SECOND}250000000 0\nPOST {INFER} HTTP/1.1\r\nHost: t\r\n\r\n{{}}\n🐵\n", 0.25),
         (f"time:28/Nov/2024:12:00:02 +0000\treq:POST {INFER} HTTP/1.1\treqtime:0.750\n", 1.25),
         (f"time:[28/Nov/2024:12:00:01 +0000]\turi:{INFER}\treqtime:-\n", 1.0),
         (f"2024/11/28 12:00:01.500\tINFO\thttp.log.access\thandled request\t{CONSOLE}\n", 1.25),
         (f"proxy-7f caddy {json.dumps({**json.loads(CONSOLE), 'ts': SECOND + 1.5})}\n", 1.25),
         (f"{DAY}:09+00:00\tkube.proxy\t{json.dumps({'log': NGINX % 2})}\n", 1.75),
-        (lines({"_index": "logs", "_source": {"@timestamp": DAY, "message": NGINX % 2}}), 1.75),
+        (json_lines({"_index": "x", "_source": {"@timestamp": DAY, "message": NGINX % 2}}), 1.75),
         (table("_time,_raw,source", [f"{DAY}:09.000+0000", NGINX % 2, "/var/log/a.log"]), 1.75),
         (table("TimeGenerated [UTC],LogEntry", ["11/28/2024, 12:00", NGINX % 2]), 1.75),
     ],
@@ -110,7 +92,7 @@ def test_samples_of_other_metrics_are_no_requests(tmp_path: Path) -> None:
     declared = {"type": "Metric", "metric": "http_reqs", "data": {"name": "http_reqs"}}
     users = {"metric": "vus", "type": "Point", "data": {"time": f"{DAY}:01Z", "value": 5}}
     rows = [declared, users, *samples("01.250"), *samples("02.500")]
-    requests, making = requests_in(tmp_path, lines(*rows), by_path=True)
+    requests, making = requests_in(tmp_path, json_lines(*rows), by_path=True)
     assert [one.row for one in requests] == [{"model": "bert"}] * 2
     assert making.notes == {"samples of k6's other metrics, left out": 4}
     assert making.lines == {NO_REQUEST: 2}
@@ -122,7 +104,7 @@ def test_events_of_responses_are_no_requests(tmp_path: Path) -> None:
     rows = [
         {**event, "type": f"org.kubeflow.serving.inference.{k}"} for k in ("request", "response")
     ]
-    requests, making = requests_in(tmp_path, lines(*rows), time="time")
+    requests, making = requests_in(tmp_path, json_lines(*rows), time="time")
     assert came(requests) == [1.25]
     assert making.notes == {"events other than requests, such as responses, left out": 1}
 

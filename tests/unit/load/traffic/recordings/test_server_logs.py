@@ -3,37 +3,19 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
+from builders import logs
+from builders.logs import DAY, INFER, PROBE, PROBES, SECOND, came, json_lines
 
 from tuner.errors import SpecError
-from tuner.load.traffic.recordings.access_log import LogColumns, requests_of_log
 from tuner.load.traffic.recordings.log_objects import CUT_OFF
 from tuner.load.traffic.recordings.log_rows import NO_REQUEST
-from tuner.load.traffic.recordings.making import LoggedRequest, Making
 
-INFER, PROBE = "/v2/models/bert/infer", "/v2/health/ready"
-SECOND = 1_732_795_200
-DAY = "2024-11-28T12:00"
-PROBES = {"health probes and metrics, left out": 1}
-
-
-def requests_in(directory: Path, text: str, **columns: Any) -> tuple[list[LoggedRequest], Making]:
-    (directory / "log").write_text(text)
-    making = Making()
-    columns = {"by_path": True, **columns}
-    return list(requests_of_log([directory / "log"], LogColumns(**columns), making)), making
-
-
-def came(requests: list[LoggedRequest]) -> list[float]:
-    """When requests came, from the second that all times here are in."""
-    return [round(one.at_s - one.took_s - SECOND, 6) for one in requests]
-
-
-def lines(*rows: dict[str, Any]) -> str:
-    return "".join(json.dumps(row) + "\n" for row in rows)
+requests_in = partial(logs.requests_in, by_path=True)
 
 
 def traefik(at: str, path: str) -> dict[str, Any]:
@@ -94,7 +76,7 @@ def gateway(at: str, path: str) -> dict[str, Any]:
 def test_json_of_a_known_server_needs_no_options(server: Any, tmp_path: Path) -> None:
     """Times are those when requests came, however the server writes them."""
     rows = [server("01.250", INFER), server("02.000", PROBE), server("03.500", INFER)]
-    requests, making = requests_in(tmp_path, lines(*rows))
+    requests, making = requests_in(tmp_path, json_lines(*rows))
     assert came(requests) == [1.25, 3.5]
     assert [one.row for one in requests] == [{"model": "bert"}] * 2
     assert (making.notes, making.lines) == (PROBES, {})
@@ -102,13 +84,13 @@ def test_json_of_a_known_server_needs_no_options(server: Any, tmp_path: Path) ->
 
 def test_unit_of_the_user_replaces_that_of_a_known_column(tmp_path: Path) -> None:
     rows = [{**kong("1", INFER), "started_at": SECOND + k} for k in range(2)]
-    requests, _ = requests_in(tmp_path, lines(*rows), time="started_at", time_unit="s")
+    requests, _ = requests_in(tmp_path, json_lines(*rows), time="started_at", time_unit="s")
     assert came(requests) == [0.0, 1.0]
 
 
 def test_records_of_aiperf_have_their_unit_in_the_name(tmp_path: Path) -> None:
     rows = [{"metadata": {"request_start_ns": (SECOND + k) * 10**9}} for k in range(2)]
-    assert came(requests_in(tmp_path, lines(*rows))[0]) == [0.0, 1.0]
+    assert came(requests_in(tmp_path, json_lines(*rows))[0]) == [0.0, 1.0]
 
 
 IIS = (
@@ -230,7 +212,7 @@ def test_messages_among_requests_are_left_out_and_counted(
 
 
 def test_line_that_a_live_log_ends_in_is_left_out(tmp_path: Path) -> None:
-    row = lines(istio("01.250", INFER))
+    row = json_lines(istio("01.250", INFER))
     requests, making = requests_in(tmp_path, row + row[:40])
     assert (len(requests), making.lines) == (1, {CUT_OFF: 1})
     with pytest.raises(SpecError, match=r"log:2:\d+: not JSON"):
@@ -242,11 +224,11 @@ def test_rows_without_a_named_column_are_left_out_if_others_have_it(tmp_path: Pa
     incoming = {"time": 1000, "req": {"url": "/predict"}, "msg": "incoming request"}
     answered = {"time": 1100, "res": {"statusCode": 200}, "responseTime": 100}
     options = {"time": "time", "time_unit": "ms", "took": "responseTime", "took_unit": "ms"}
-    requests, making = requests_in(tmp_path, lines(incoming, answered), **options)
+    requests, making = requests_in(tmp_path, json_lines(incoming, answered), **options)
     assert [(one.at_s, one.took_s) for one in requests] == [(1.1, 0.1)]
     assert making.lines == {"without the columns that requests have, left out": 1}
     with pytest.raises(SpecError, match="log:1:1: there is no column 'responseTime'"):
-        requests_in(tmp_path, lines(incoming, incoming), **options)
+        requests_in(tmp_path, json_lines(incoming, incoming), **options)
 
 
 TCP = "10.0.50.1:6153 [28/Nov/2024:12:00:01.944] grpc_in triton/s1 1/0/4240 28951 -- 3/3/2/1/0 0/0"
@@ -315,7 +297,7 @@ def test_other_lines_are_read_by_their_first_date(line: str, at_s: float, tmp_pa
 def test_connections_are_no_requests(path: str | None, tmp_path: Path) -> None:
     """A proxy writes them with the columns of requests."""
     rows = [{**istio("01.000", INFER), "path": path}, istio("01.250", INFER)]
-    requests, making = requests_in(tmp_path, lines(*rows))
+    requests, making = requests_in(tmp_path, json_lines(*rows))
     assert came(requests) == [1.25]
     assert making.notes == {"without a path, as connections are, left out": 1}
 
@@ -338,7 +320,7 @@ def test_probes_among_other_lines_are_known_by_their_agent(tmp_path: Path) -> No
 def test_the_only_time_beside_a_path_is_taken_with_a_note(
     row: dict[str, Any], at_s: float, tmp_path: Path
 ) -> None:
-    requests, making = requests_in(tmp_path, lines(row, row))
+    requests, making = requests_in(tmp_path, json_lines(row, row))
     assert came(requests) == [at_s] * 2
     assert any("is taken for the time of a request" in note for note in making.notes)
 
@@ -370,5 +352,5 @@ def test_columns_that_may_have_the_time_are_named(
     row: dict[str, Any], hint: str, tmp_path: Path
 ) -> None:
     with pytest.raises(SpecError, match="no column is known to say when") as refused:
-        requests_in(tmp_path, lines(row, row))
+        requests_in(tmp_path, json_lines(row, row))
     assert refused.value.hint == hint
