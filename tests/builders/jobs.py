@@ -57,8 +57,8 @@ class StoredRun(OpenRun):
 def opened(job: Job, request: Request, book: TimeBook | None = None) -> Iterator[StoredRun]:
     facts: Any = Facts()
     with (
-        open_store(job, facts, request, "a-run") as store,
-        open_run(job, store, request, book or TimeBook()) as run,
+        open_store(job, facts, request, "a-run") as (store, manifest),
+        open_run(job, store, manifest, request, book or TimeBook()) as run,
     ):
         yield StoredRun(run.manifest, run.searcher, store)
 

@@ -39,10 +39,14 @@ from tuner.spec.files import files_of
 from tuner.spec.model import Spec
 from tuner.spec.units import count_text
 
-NICE = (
-    "{name}: {place.host} runs it at nice {place.niceness}, behind its other processes: start Ray "
-    "there with RAY_worker_niceness=0"
-)
+
+def note_on_niceness(name: str, place: BenchPlace) -> Iterator[str]:
+    """Notes a bench that runs behind the other processes of its machine."""
+    if place.niceness > os.getpriority(os.PRIO_PROCESS, 0):
+        yield (
+            f"{name}: {place.host} runs it at nice {place.niceness}, behind its other processes: "
+            "start Ray there with RAY_worker_niceness=0"
+        )
 
 
 def refuse_misfits_for_benches(name: str, spec: Spec) -> None:
@@ -104,8 +108,8 @@ class OnBenches:
         if isinstance(what, BenchPlace):
             self._benches.places[bench] = what
             self._events.note(f"{bench} is on {what}")
-            if what.niceness > os.getpriority(os.PRIO_PROCESS, 0):
-                self._events.note(NICE.format(name=bench, place=what))
+            for note in note_on_niceness(bench, what):
+                self._events.note(note)
         elif isinstance(what, Rejected):
             self._store.append_rejected(what)
         else:
@@ -119,12 +123,12 @@ class OnBenches:
         yield self._benches.first_answer()
 
     @contextmanager
-    def serving(self, store: RunStore) -> Iterator[Ready]:
+    def serving(self, store: RunStore, manifest: Manifest) -> Iterator[Ready]:
         """Serves the current configs on the first bench."""
+        del store
         job = self._job
         files = content.content_of(job.served, files_of(job.spec), self._events.note)
-        terms = self._benches.terms
-        self._benches.terms = replace(terms, manifest=store.manifest(), files=files)
+        self._benches.terms = replace(self._benches.terms, manifest=manifest, files=files)
         seen: SeenServer = self._benches.call(GetReady())
         job = replace(job, has_perf_analyzer=seen.has_perf_analyzer)
         models = job.served.models

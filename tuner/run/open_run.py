@@ -39,7 +39,7 @@ def open_store(
     request: Request,
     run_id: str,
     note: Callable[[str], None] = lambda _: None,
-) -> Iterator[RunStore]:
+) -> Iterator[tuple[RunStore, Manifest]]:
     """Creates the directory of a run, or opens the directory of the run to resume; locks it.
 
     Adds the run to the user's list of runs that began here; ``note`` receives a sentence where the
@@ -66,13 +66,14 @@ def open_store(
         specs = {named_spec(manifest): manifest.spec_sha256}
         if failed := BegunRuns(request.state).remember(store.directory, specs):
             note(failed)
-        yield store
+        yield store, manifest
 
 
 @contextmanager
 def open_run(
     job: Job,
     store: RunStore,
+    manifest: Manifest,
     request: Request,
     book: TimeBook,
     note: Callable[[str], None] = lambda _: None,
@@ -82,6 +83,7 @@ def open_run(
 
     Args:
         job: The job over the configs as the server completes them.
+        manifest: As `open_store` yields it.
         book: Gets the seconds that the earlier part of the run spent.
         note: Receives sentences about repaired files.
         cores: The CPUs of server and load generator.
@@ -90,7 +92,7 @@ def open_run(
         SpecError: The earlier part of the run was measured in another way, or its trials were
             edited.
     """
-    manifest = resumed_manifest(store, job, cores)
+    manifest = resumed_manifest(store, manifest, job, cores)
     if request.resume is not None:
         repair_run(store, note)
     history = trusted_trials(store, job.space)

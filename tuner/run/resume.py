@@ -69,7 +69,6 @@ def refuse_another_start(before: Manifest, job: Job, host: Host | None) -> None:
     """Refuses to resume if spec, configs or machine changed, before any program starts.
 
     Args:
-        before: The manifest of the run.
         host: This machine; None if the run measures elsewhere.
     """
     machine = ""
@@ -86,13 +85,12 @@ def refuse_another_start(before: Manifest, job: Job, host: Host | None) -> None:
     before.refuse_if_different(now)
 
 
-def resumed_manifest(store: RunStore, job: Job, cores: Cores | None) -> Manifest:
+def resumed_manifest(store: RunStore, before: Manifest, job: Job, cores: Cores | None) -> Manifest:
     """The manifest with the configs as the server completes them; stored if there is no trial yet.
 
     Raises:
         SpecError: The earlier part of the run had other configs, or was measured in another way.
     """
-    before = store.manifest()
     manifest = replace(with_completed(before, job), cores=cores)
     before.refuse_if_completed_otherwise(manifest)
     before.refuse_if_measured_otherwise(manifest)

@@ -137,12 +137,14 @@ def _run(
             directory = request.output / run_id
             site = enter(on_benches(job, request, directory, book, events, stop, checkpoint))
         programs = enter(site.programs())
-        store = enter(open_store(job, programs, request, run_id, events.note))
+        store, manifest = enter(open_store(job, programs, request, run_id, events.note))
         # From here on, an error is stored as the run's result before it is raised.
         ending = enter(Ending(request, store, book, events, report, stop))
         events.phase(f"serving {job.spec.name}")
-        ready = enter(site.serving(store))
-        opened = enter(open_run(ready.job, store, request, book, events.note, ready.cores))
+        ready = enter(site.serving(store, manifest))
+        opened = enter(
+            open_run(ready.job, store, manifest, request, book, events.note, ready.cores)
+        )
         events.started(store.directory, job.spec.budget.trials, opened.manifest.space_size)
         with site.session(ready, store, opened.manifest) as session:
             trials = _search(session, opened.searcher, store)
@@ -189,15 +191,15 @@ class _LocalSite:
             yield programs
 
     @contextmanager
-    def serving(self, store: RunStore) -> Iterator[Ready]:
+    def serving(self, store: RunStore, manifest: Manifest) -> Iterator[Ready]:
         events, book, job = self.events, self.book, self.job
         assert self._programs is not None
         with serving(job, self._programs, store.logs, book, events.step) as served:
             refuse_empty(served.job.space)
             for note in first_notes(served.job, served.completed, served.load_s, self.request):
                 events.note(note)
-            known, likely = store.manifest().cores, designs(job.space)[:1]
-            cores = settle_cores(served, events, book, self.checkpoint, known, likely)
+            likely = designs(job.space)[:1]
+            cores = settle_cores(served, events, book, self.checkpoint, manifest.cores, likely)
             yield Ready(served.job, served.load_s, cores, served)
 
     def session(

@@ -5,7 +5,6 @@ A run that fails does not stop the others.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
@@ -27,7 +26,7 @@ from tuner.record.series import SERIES, Member, Series, read_series, write_serie
 from tuner.record.status import Status
 from tuner.record.store import MANIFEST, RunStore, new_run_id, written_by_one
 from tuner.run.bench_side import SHARE_FILES
-from tuner.run.on_benches import NICE, need_of, refuse_misfits_for_benches
+from tuner.run.on_benches import need_of, note_on_niceness, refuse_misfits_for_benches
 from tuner.run.resume import with_choices
 from tuner.run.run import checked_job, run, spec_after_repair
 from tuner.run.trust import BegunRuns, refuse_unnamed, untrusted
@@ -252,8 +251,8 @@ def _listening(members: Sequence[Member], request: Request, show: Show) -> Itera
         if isinstance(what, BenchPlace):
             where = "" if request.on is None else f", on {what}"
             show.note(f"{number + 1} of {len(members)}: {member.name}, {member.spec}{where}")
-            if what.niceness > os.getpriority(os.PRIO_PROCESS, 0):
-                show.note(NICE.format(name=member.name, place=what))
+            for note in note_on_niceness(member.name, what):
+                show.note(note)
         elif isinstance(what, Exception):
             show.failed(what)
         elif show_event is not None:

@@ -66,7 +66,7 @@ class BegunRuns:
                 for old in there[: max(len(there) - KEPT + 1, 0)]:
                     old.unlink(missing_ok=True)
                 kept = {str(spec): sha256 for spec, sha256 in specs.items()}
-                write_json(directory / f"{run.resolve().name}.json", {"specs": kept})
+                write_json(_entry_of(run, directory), {"specs": kept})
         except (OSError, EnvironmentNotReadyError) as error:
             why = error.message if isinstance(error, EnvironmentNotReadyError) else str(error)
             return (
@@ -79,7 +79,7 @@ class BegunRuns:
         """Why the list does not show that this user began ``run`` with this spec; else empty."""
         try:
             with _of_this_user(self._directory) as directory:
-                listed = read_json(directory / f"{run.resolve().name}.json", dict) or {}
+                listed = read_json(_entry_of(run, directory), dict) or {}
         except FileNotFoundError:
             listed = {}
         except (OSError, EnvironmentNotReadyError, UnreadableFileError) as error:
@@ -88,6 +88,10 @@ class BegunRuns:
         if isinstance(specs, dict) and specs.get(str(spec)) == sha256:
             return ""
         return f"named by a run that you did not begin: {self._directory} does not list it"
+
+
+def _entry_of(run: Path, directory: Path) -> Path:
+    return directory / f"{run.resolve().name}.json"
 
 
 @contextmanager
