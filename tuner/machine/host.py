@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from tuner.machine.cpus import ANY, Cores, core_count
+from tuner.machine.quota import text_of
 from tuner.spec.fields import Gpus
 
 _GOVERNOR = Path("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")
@@ -108,7 +109,7 @@ def thread_variables(environment: Mapping[str, str]) -> dict[str, str]:
 
 def read_governor() -> str | None:
     """The frequency governor of the first core; None if it is not visible (most clouds)."""
-    return _text(_GOVERNOR)
+    return text_of(_GOVERNOR)
 
 
 def has_gpu() -> bool:
@@ -148,18 +149,11 @@ def parse_gpus(lines: Iterable[str]) -> Iterable[Gpu]:
 
 
 def _cpu_model() -> str:
-    for line in (_text(Path("/proc/cpuinfo")) or "").splitlines():
+    for line in (text_of(Path("/proc/cpuinfo")) or "").splitlines():
         key, _, value = line.partition(":")
         if key.strip() == "model name":
             return value.strip()
     return platform.machine()
-
-
-def _text(path: Path) -> str | None:
-    try:
-        return path.read_text().strip()
-    except OSError:
-        return None
 
 
 @contextmanager

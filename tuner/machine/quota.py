@@ -40,7 +40,6 @@ class Quota:
 
     Attributes:
         cpus: CPU seconds per second; may be fractional.
-        directory: Directory of the group with the quota.
     """
 
     cpus: float
@@ -53,13 +52,13 @@ class Quota:
 
     def throttling(self) -> Throttling | None:
         """The current counters; None if the group has none, or no longer exists."""
-        text = _read(self.directory / "cpu.stat")
+        text = text_of(self.directory / "cpu.stat")
         return None if text is None else parse_throttling(text)
 
 
 def read_quota(process: Path = _SELF) -> Quota | None:
     """The quota of a process; ``process``: its directory in /proc. None: no quota."""
-    groups, mounts = _read(process / "cgroup"), _read(process / "mountinfo")
+    groups, mounts = text_of(process / "cgroup"), text_of(process / "mountinfo")
     if groups is None or mounts is None:
         return None
     limits = [
@@ -109,9 +108,9 @@ def _unescaped(text: str) -> str:
 
 
 def _limit(directory: Path) -> float | None:
-    if (text := _read(directory / "cpu.max")) is not None:
+    if (text := text_of(directory / "cpu.max")) is not None:
         return parse_limit(*text.split())
-    quota, period = (_read(directory / f"cpu.cfs_{name}_us") for name in ("quota", "period"))
+    quota, period = (text_of(directory / f"cpu.cfs_{name}_us") for name in ("quota", "period"))
     return None if quota is None or period is None else parse_limit(quota, period)
 
 
@@ -135,7 +134,8 @@ def parse_throttling(text: str) -> Throttling | None:
     return None
 
 
-def _read(path: Path) -> str | None:
+def text_of(path: Path) -> str | None:
+    """The content of a file of the kernel; None if it cannot be read."""
     try:
         return path.read_text().strip()
     except OSError:

@@ -14,6 +14,7 @@ from typing import ClassVar, NoReturn
 
 from tuner.errors import EnvironmentNotReadyError, InterruptedRunError, TunerError
 from tuner.hiding import without_passwords
+from tuner.machine.uninterrupted import signals_to
 from tuner.writing import cannot_write
 
 _POLITE = "stopping after this measurement"
@@ -74,18 +75,13 @@ class Stop:
         if threading.current_thread() is not threading.main_thread():
             yield
             return
-        before = {s: signal.getsignal(s) for s in (signal.SIGINT, signal.SIGTERM)}
-        for number in before:
-            signal.signal(number, self._heard)
         try:
-            yield
+            with signals_to(self._heard):
+                yield
         except Exception as error:
             if self._raised in (None, error):
                 raise
             raise self._raised from None
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
 
     def _ending(self) -> bool:
         """Whether the run ends because of the interruption; not if a library caught that."""

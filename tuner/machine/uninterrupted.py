@@ -8,8 +8,22 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from types import FrameType
+
+
+@contextmanager
+def signals_to(handler: Callable[[int, FrameType | None], object]) -> Iterator[None]:
+    """Calls ``handler`` for SIGINT and SIGTERM; restores the previous handlers afterwards."""
+    before = {s: signal.getsignal(s) for s in (signal.SIGINT, signal.SIGTERM)}
+    for number in before:
+        signal.signal(number, handler)
+    try:
+        yield
+    finally:
+        for number, previous in before.items():
+            signal.signal(number, previous)
 
 
 @contextmanager
@@ -22,13 +36,9 @@ def uninterrupted() -> Iterator[None]:
         yield
         return
     heard: list[int] = []
-    before = {s: signal.getsignal(s) for s in (signal.SIGINT, signal.SIGTERM)}
-    for number in before:
-        signal.signal(number, lambda n, _: heard.append(n))
     try:
-        yield
+        with signals_to(lambda n, _: heard.append(n)):
+            yield
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
         for n in heard:
             signal.raise_signal(n)
