@@ -17,7 +17,13 @@ from statistics import geometric_mean
 from tuner.check.nights import MOST, shows_no_change, slo_status
 from tuner.check.outcome import CheckVerdict, verdict_of
 from tuner.check.rounds import CheckRounds
-from tuner.errors import DeployRefusedError, InterruptedRunError, TrialError, reason_from
+from tuner.errors import (
+    DeployRefusedError,
+    InterruptedRunError,
+    TrialError,
+    TunerError,
+    reason_from,
+)
 from tuner.machine.stop import Stop
 from tuner.measurement.measurement import Stage
 from tuner.meter.session import open_session

@@ -11,7 +11,7 @@ from tuner.checks.case import Case
 from tuner.checks.models import place_of
 from tuner.errors import EnvironmentNotReadyError
 from tuner.extras import Extra
-from tuner.load.traffic.encoding import TensorShape, content_bytes
+from tuner.load.traffic.encoding import fixed_bytes
 from tuner.load.traffic.inputs import DEFAULT_UNIQUE
 from tuner.load.traffic.recordings.duplicates import duplicates
 from tuner.load.traffic.repeats import ENTRY_OVERHEAD_BYTES, lru_hit_rate, popularity
@@ -279,11 +279,9 @@ def _answer_bytes(config: Any) -> int | None:
     """What one takes in Triton's local cache; None for strings and variable dimensions."""
     total = 0
     for output in config.output:
-        datatype = enum_name(output, "data_type").removeprefix("TYPE_")
-        if datatype in ("STRING", "INVALID") or min(output.dims, default=1) < 1:
+        if (size := fixed_bytes(output)) is None:
             return None
-        shape = TensorShape(output.name, datatype, tuple(output.dims))
-        total += content_bytes(shape, 0) + ENTRY_OVERHEAD_BYTES
+        total += size + ENTRY_OVERHEAD_BYTES
     return total or None
 
 

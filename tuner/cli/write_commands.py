@@ -80,9 +80,8 @@ def apply_command(
         _record_write(store, written)  # before printing, which fails if the reader is gone
     say_document("".join(file.diff for file in written.files))
     say_notes(written.notes)
-    changes, stays = ("would write", "stays as it is") if dry_run else ("written", "already there")
     for file in written.files:
-        say(f"{changes if file.changed else stays}: {file.real}", err=dry_run)
+        say(_written_line(file, dry_run=dry_run), err=dry_run)
         if file.backup is not None:
             say(f"backup: {file.backup}")
         say_notes(file.notes)
@@ -130,15 +129,19 @@ def _apply_by_load(
         repository,
     )
     written = apply(plan, through_links=through_links, dry_run=dry_run)
-    changes, stays = ("would write", "stays as it is") if dry_run else ("written", "already there")
     for file in written.files:
-        say(f"{changes if file.changed else stays}: {file.real}", err=dry_run)
+        say(_written_line(file, dry_run=dry_run), err=dry_run)
     compared = (loads[-1].candidate, store.manifest().current)
     if apart := [entry.name for entry in loads if entry.candidate not in compared]:
         say_notes([f"answers not compared with the current config's: {', '.join(apart)}"])
     for entry in loads:
         if entry.candidate.server_args:
             say(f"{entry.name}: start tritonserver with {shlex.join(entry.candidate.server_args)}")
+
+
+def _written_line(file: WrittenFile, *, dry_run: bool) -> str:
+    changes, stays = ("would write", "stays as it is") if dry_run else ("written", "already there")
+    return f"{changes if file.changed else stays}: {file.real}"
 
 
 def _record_write(store: RunStore, written: Written) -> None:
@@ -236,7 +239,7 @@ def rollback_command(
     say_document("".join(file.diff for file in written.files))
     say_notes(written.notes)
     for file in written.files:
-        say(_line_of(file, dry_run=dry_run), err=dry_run)
+        say(_restored_line(file, dry_run=dry_run), err=dry_run)
         say_notes(file.notes)
     if len(written.files) > 1:
         say_notes([f"run {written.run_id} wrote these {len(written.files)} configs together"])
@@ -246,7 +249,7 @@ def rollback_command(
         _render_again(run or output / written.run_id)
 
 
-def _line_of(file: WrittenFile, *, dry_run: bool) -> str:
+def _restored_line(file: WrittenFile, *, dry_run: bool) -> str:
     if not file.changed:
         return f"already restored: {file.real}"
     none, would = file.sha256_after is None, "would " if dry_run else ""

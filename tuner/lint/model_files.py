@@ -38,6 +38,7 @@ from tuner.modelconfig.schema import ModelConfig
 from tuner.modelconfig.spanning import spanning_mistakes
 from tuner.modelconfig.traps import TRAPS
 from tuner.modelconfig.tree import locate
+from tuner.spec.paths import PREFERRED
 
 
 def without_effect(config: ModelConfig, *, completes: bool = False) -> list[Violation]:
@@ -148,7 +149,7 @@ def _preferred_sizes(config: ModelConfig) -> Iterator[Mistake]:
     if config.dynamic_batching.preferred_batch_size and backend_of(config) != "tensorrt":
         text = "preferred_batch_size makes batches smaller than they could be"
         hint = "leave it out unless these sizes are much faster (TensorRT profiles)"
-        yield "dynamic_batching.preferred_batch_size", text, hint
+        yield PREFERRED, text, hint
 
 
 def _no_eviction(config: ModelConfig) -> Iterator[Mistake]:

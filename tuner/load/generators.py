@@ -36,7 +36,6 @@ class LoadGenerator(Protocol):
         """Puts ``load`` on the model and returns the figures.
 
         Args:
-            load: The level of load.
             window: Lengths of the measurement, and what may end it early.
             seed: Seed of arrivals and input order (closed loops: input order only).
 

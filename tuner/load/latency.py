@@ -103,9 +103,7 @@ def observe_open(
     each other, a request is taken to be due earlier than it was, never later.)
 
     Args:
-        requests: The answered requests.
         due_s: When all requests but the refused ones were due, ascending.
-        window: The measured window.
         refused_s: When the refused requests were due; these are in neither of the above.
         spells_ns: Stalls of the machine, on the wall clock; they are left out together with the
             requests they delayed.

@@ -55,7 +55,6 @@ def combine(starts: Sequence[Measurement], bounds: Sequence[Slo] = ()) -> Measur
     Percentiles are over the requests of all starts.
 
     Args:
-        starts: The measurement of each start.
         bounds: Latency SLOs, see `Figures.within_bounds`.
     """
     combined = replace(

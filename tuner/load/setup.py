@@ -83,7 +83,6 @@ class ShapedInputs:
     """The inputs of a stream's requests of one shape.
 
     Attributes:
-        inputs: Source of the inputs.
         name: Name of the shape; "" if all requests have the same.
         share: Share of the stream's requests, 0..1.
     """
@@ -98,7 +97,6 @@ class StreamRequests:
     """The requests of a stream according to the spec alone: a `StreamSpec` with derived values.
 
     Attributes:
-        model: Name of the model.
         inputs: The spec of its inputs.
         batch_size: Inferences in one request.
         share: Share of the level of the load, 0..1.
@@ -126,9 +124,7 @@ class Stream:
     """The requests of a stream on a running server, which defines their form.
 
     Attributes:
-        name: Name of the stream.
         target: The model, and its server's addresses.
-        form: Form of its requests.
         shapes: Inputs by shape; each request has one shape.
         requests: The stream according to the spec.
     """
@@ -205,8 +201,6 @@ class Setup:
     """The streams of a load, their server, and the means to watch it.
 
     Attributes:
-        site: The server.
-        streams: The streams.
         models: Names of all models that take part in answers, including steps of ensembles.
         shape: Gaps of a trace, or the shape of bursts.
         traffic: Kinds of traffic other than independent requests.
@@ -297,7 +291,6 @@ def schedule(
     """Arrivals of every stream until the load ends; for a closed loop, the order of the streams.
 
     Args:
-        streams: The streams.
         load: The level, which is that of all streams together that share it.
         window: Lengths of warm-up, window and tail.
         seed: The same load and seed give the same times; streams do not affect each other's.

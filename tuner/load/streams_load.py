@@ -60,7 +60,7 @@ def stream_requests(
             None if stream.rate is None else float(stream.rate),
             stream.priority or 0,
             (varied or {}).get(stream.model),
-            min((s.bound / 1e6 for s in spec.slos if _bounds(s, name)), default=math.inf),
+            min((s.within_s for s in spec.slos if _bounds(s, name)), default=math.inf),
             stream.version or 0,
         )
         for name, stream in spec.streams.items()
@@ -77,7 +77,6 @@ class StreamsLoad:
     """Load from the run's generator, and probes of the models outside of it.
 
     Attributes:
-        generator: The load generator.
         starts: Starts of each closed loop; an open loop has one.
         setup: The streams, and their server.
     """
@@ -187,11 +186,7 @@ def streams_load(
     """Load on loaded models; it remains usable after they are reloaded.
 
     Args:
-        workload: The workload of the spec.
-        streams: The requests of each stream, by name.
         served: Names of all models that take part in answers, including steps of ensembles.
-        site: The server.
-        kind: The load generator.
 
     Raises:
         SpecError: The inputs do not fit a model's.

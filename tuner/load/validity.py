@@ -38,7 +38,6 @@ def warnings_about(measurement: Measurement, bounds: Sequence[Slo] = ()) -> tupl
     """Warnings about the load, the client and the sample; empty if nothing is wrong.
 
     Args:
-        measurement: The measurement.
         bounds: SLOs on percentiles of the latency; without any, the sample must suffice for a p99.
     """
     return (

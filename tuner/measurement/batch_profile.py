@@ -113,7 +113,6 @@ class BatchProfile:
         """A profile with the exclusive part that a saturated config shows, if no call shows it.
 
         Args:
-            instances: Number of its instances.
             size: Inferences in its mean batch.
             answered_per_s: Inferences per second that it answered.
         """

@@ -119,7 +119,6 @@ class Benches:
     A lost bench is replaced where the fleet has room; its task goes to another bench, once.
 
     Args:
-        opens: Opens a bench.
         need: What each bench needs of the fleet.
         terms: What the benches have in common; may be replaced by assignment.
         note: Receives a sentence about each bench that is refused or lost.

@@ -17,8 +17,6 @@ class BenchRules:
     """Rules for every measurement of a run.
 
     Attributes:
-        slos: The SLOs of the verdicts.
-        arrivals: The kind of arrivals.
         window: The window of a measurement, by the load and the expected requests per second
             (None: not known). In a search it ends once an SLO is certainly missed.
         soak: Like ``window``, for soaks, with the least length in seconds as a third argument.

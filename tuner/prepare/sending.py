@@ -74,7 +74,7 @@ def sending_notes(
     shared = job.spec.workload.shared_memory is SharedMemory.SYSTEM
     without_s = (_cost_s(job, environment, shared=False) if shared else None) or cost_s
     slo, cores = tightest_latency(job.spec.slos), _cores(job, cpus)
-    part = 0.0 if slo is None else cost_s / (slo.bound / 1e6)
+    part = 0.0 if slo is None else cost_s / slo.within_s
     if costly_only and part <= COSTLY:
         return
     share_text = f", {part:.0%} of {slo}" if part > COSTLY else ""

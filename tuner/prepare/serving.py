@@ -54,7 +54,6 @@ class Serving:
 
     Attributes:
         job: The job over the configs as the server completes them.
-        programs: The programs of the job.
         deployer: Has the running server, which also serves the first trial.
         load_s: Seconds for starting the server and loading the models.
     """
@@ -91,7 +90,6 @@ def serving(
 
     Args:
         logs: Directory of the server's log.
-        book: Books the time.
         step: Receives each step of the deployer while the context is open.
 
     Raises:

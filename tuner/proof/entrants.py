@@ -177,7 +177,7 @@ def finalists_of(
     noise (up to the SLO utilisation ``near_miss``) come after those that did not lose.
     """
     baseline = trial_of(current, trials)
-    gain = 1.0 + float(spec.confirm.min_gain)
+    gain = spec.confirm.least_ratio
     others = [t for t in leaders(trials, spec.objective.goal, current) if t.candidate != current]
     if spec.objective.goal is Goal.MINIMIZE:
         chosen = [t for t in others if _less(t, baseline, gain)]

@@ -37,7 +37,12 @@ class MeasuredOnce:
     _memo: dict[tuple[str, int, float, bool], Point] = field(init=False)
 
     def __post_init__(self) -> None:
-        self._memo = {_key(r.candidate_key, r.point, r.role): r.point for r in self.stored}
+        self._memo = {
+            _key(
+                row.candidate_key, row.point.measurement.seed, row.point.level, row.role
+            ): row.point
+            for row in self.stored
+        }
 
     def on_fresh_server(
         self,
@@ -74,7 +79,7 @@ class MeasuredOnce:
 
         def measure(level: float) -> Point:
             nonlocal served
-            known = self._memo.get((candidate.key, seed, level, role is Role.SOAK))
+            known = self._memo.get(_key(candidate.key, seed, level, role))
             if known is not None:
                 return known
             if not served:
@@ -104,5 +109,5 @@ class MeasuredOnce:
         raise AssertionError("the last attempt returns or raises")
 
 
-def _key(candidate_key: str, point: Point, role: Role) -> tuple[str, int, float, bool]:
-    return candidate_key, point.measurement.seed, point.level, role is Role.SOAK
+def _key(candidate_key: str, seed: int, level: float, role: Role) -> tuple[str, int, float, bool]:
+    return candidate_key, seed, level, role is Role.SOAK

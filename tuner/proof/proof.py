@@ -107,7 +107,7 @@ class _Proof:
         self._begun = time.monotonic()
         self._for_rounds_s = session.more_s or rounds_at_most_s(spec, spent_s(trials))
         self._until = self._begun + self._for_rounds_s
-        self._enough = 1.0 + float(spec.confirm.min_gain)
+        self._enough = spec.confirm.least_ratio
         self._reasons: list[Reason] = []
         self._left_out: tuple[Reason, ...] = ()
 

@@ -34,7 +34,6 @@ class Simplest:
     """A winner made simpler.
 
     Attributes:
-        candidate: The simplest config.
         winner: The winner, without the changes that Triton treats as none.
         undone: Each change that was undone as a test, with the result.
     """

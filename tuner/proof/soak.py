@@ -217,7 +217,7 @@ def least_gain_level(race: RoundsResult, winner: Contender, rules: ProofRules) -
         return 0.0
     compared = winner.candidate in race.ratios
     now = race.current.expected_level() if compared else race.current.entrant.at_most
-    return NEXT_SHARE * (1.0 + float(rules.confirm.min_gain)) * now if math.isfinite(now) else 0.0
+    return NEXT_SHARE * rules.confirm.least_ratio * now if math.isfinite(now) else 0.0
 
 
 def lowered_share(proved: ProvedConfig, level: float) -> float:
@@ -247,5 +247,5 @@ def surely_less(
     now = None if baseline is None else baseline.credited_infer_per_s
     then = proved.credited_infer_per_s
     more = rules.objective.metric is not None or now is None or then is None or now < then
-    enough, lowered = 1.0 + float(rules.confirm.min_gain), lowered_share(proved, level)
+    enough, lowered = rules.confirm.least_ratio, lowered_share(proved, level)
     return more and ratio.low * lowered > 1.0 and ratio.estimate * lowered >= enough

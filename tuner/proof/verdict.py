@@ -69,7 +69,7 @@ def credited_gain(
     Raises:
         TrialError: The credited load is no gain over the load that the current config may sustain.
     """
-    enough, gain = 1.0 + float(rules.confirm.min_gain), gain_of(race, winner, rules)
+    enough, gain = rules.confirm.least_ratio, gain_of(race, winner, rules)
     lost = beside is not None and beside.lost
     if gain is None:
         current = race.current.entrant
@@ -156,7 +156,7 @@ def to_know(
     ratio, made = race.ratios.get(best.candidate), len(best.rounds)
     if ratio is None or race.better or best.left or not math.isfinite(ratio.high):
         return None
-    if ratio.estimate <= 1.0 + float(rules.confirm.min_gain):
+    if ratio.estimate <= rules.confirm.least_ratio:
         return None
     short = math.log(ratio.estimate / ratio.low) / math.log(ratio.estimate)
     more = max(math.ceil(made * short**2) - made, 1)

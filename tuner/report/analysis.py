@@ -122,12 +122,9 @@ def value_text(knob: Knob, value: FieldValue) -> str:
 def level_text(value: FieldValue) -> str:
     """A value in words: ``unset``, ``4``, ``[4, 8]``, ``on``, ``cache 64 MiB``."""
     if isinstance(value, tuple):
-        return ", ".join(map(str, value)) if _texts(value) else str([*value])
+        texts = any(isinstance(v, str) for v in value)
+        return ", ".join(map(str, value)) if texts else str([*value])
     return text(value)
-
-
-def _texts(value: tuple[int, ...] | tuple[str, ...]) -> bool:
-    return any(isinstance(v, str) for v in value)
 
 
 def _levels(values: Sequence[FieldValue]) -> list[Hashable]:

@@ -109,7 +109,6 @@ class Row:
         name: Anchor for links.
         cells: The second cell is the one that a filter uses.
         keys: Sort key of each cell, where it is not the text.
-        more: The details.
     """
 
     name: str

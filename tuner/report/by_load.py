@@ -31,7 +31,6 @@ class LoadConfig:
     Attributes:
         share: Share of the proved load, 0..1.
         level: The load, in requests per second or clients.
-        candidate: The config.
         point: Its measurement at the lowest load that is at least ``level`` and met every SLO.
         memory_bytes: Memory of its models, on the fullest GPU, or else of the machine; None if
             unknown.

@@ -18,7 +18,7 @@ from tuner.record.result_schema import Result, RunDecision, WrittenFacts
 from tuner.record.status import Status
 from tuner.record.store import RunStore
 from tuner.report.ended import SloRow
-from tuner.score.judge import severity, violation
+from tuner.score.judge import SloOutcome, SloResult, severity, violation
 from tuner.score.point import Point
 from tuner.score.trial import Trial, TrialState, TrialTime, trial_of
 from tuner.spec.slo import Goal, Objective
@@ -70,6 +70,11 @@ class ReportData:
     def slo(self) -> tuple[SloRow, ...]:
         """A row per SLO for the config that the verdict is about, failures first."""
         return _slo_rows(self.reported_config)
+
+    @property
+    def missed(self) -> list[SloResult]:
+        """The worst result of each SLO that the config misses."""
+        return [r.worst for r in self.slo if r.worst.verdict.outcome is SloOutcome.MISSED]
 
     @property
     def run_id(self) -> str:

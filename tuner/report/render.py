@@ -91,7 +91,6 @@ def pull_request_of(data: ReportData, limit: int = LIMIT) -> str:
     """The text of a pull request in Markdown, with a title in its first line.
 
     Args:
-        data: The run.
         limit: Largest number of characters.
 
     Raises:

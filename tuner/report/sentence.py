@@ -19,7 +19,6 @@ from tuner.report.blocks import Tone
 from tuner.report.charts import sides
 from tuner.report.data import ReportData
 from tuner.report.quantities import load_text, metric_text, result_text, share_text
-from tuner.score.judge import SloOutcome
 from tuner.score.trial import Predicted
 from tuner.space.candidate import Candidate
 from tuner.space.environment import of_spec
@@ -135,10 +134,9 @@ def _verdict(data: ReportData) -> str:
         none = (
             "the only config measured does not meet" if only else f"none of {tried} measured meets"
         )
-        missed = [r.worst for r in data.slo if r.worst.verdict.outcome is SloOutcome.MISSED]
-        if data.reported_config is None or not missed:
+        if data.reported_config is None or not data.missed:
             return f"{none} every SLO."
-        misses = (f"{r.expression}, measured {result_text(r)}" for r in missed[:2])
+        misses = (f"{r.expression}, measured {result_text(r)}" for r in data.missed[:2])
         is_current = data.reported_config is data.current
         config = (
             "the current config"

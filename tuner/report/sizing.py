@@ -13,7 +13,6 @@ from tuner.record.status import Status
 from tuner.report.data import ReportData
 from tuner.report.quantities import rate_text, result_text, share_text
 from tuner.report.tables import machine_text
-from tuner.score.judge import SloOutcome
 from tuner.spec.units import count_text, digits
 
 
@@ -80,7 +79,6 @@ def size(data: ReportData, rate: float, headroom: float, price: float | None) ->
     """Sizes a deployment of the config that a run wrote, proposed or kept.
 
     Args:
-        data: The run.
         rate: Inferences per second.
         headroom: Share of the rate that must be possible on top of it.
         price: Price of one replica per hour, in any currency; None without one.
@@ -187,9 +185,8 @@ def _order(machine: SizedMachine) -> tuple[bool, float, int]:
 
 
 def _why_none(data: ReportData, error: SpecError) -> str:
-    missed = [r.worst for r in data.slo if r.worst.verdict.outcome is SloOutcome.MISSED]
-    if data.status is Status.INFEASIBLE and missed:
-        return "misses " + ", ".join(f"{r.expression} ({result_text(r)})" for r in missed)
+    if data.status is Status.INFEASIBLE and data.missed:
+        return "misses " + ", ".join(f"{r.expression} ({result_text(r)})" for r in data.missed)
     return error.message
 
 
@@ -197,16 +194,12 @@ def refuse_unlike(runs: Sequence[ReportData]) -> None:
     """SpecError if runs answer different questions: other models, or other SLOs."""
     first, *others = runs
     for other in others:
-        for what, of in (("models", _models), ("SLOs", _slos)):
+        for what, of in (("models", lambda data: data.model), ("SLOs", _slos)):
             if (a := of(first)) != (b := of(other)):
                 raise SpecError(
                     f"{first.run_id} and {other.run_id} have other {what}: {a} and {b}",
                     "name runs of one model within the same SLOs, on other machines",
                 )
-
-
-def _models(data: ReportData) -> str:
-    return data.model
 
 
 def _slos(data: ReportData) -> str:

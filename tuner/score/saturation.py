@@ -77,4 +77,4 @@ class Saturated(Facts):
 
 def shortest_bound_s(slos: Sequence[Slo]) -> float:
     """The least time in seconds that an SLO allows a request; infinite without such an SLO."""
-    return min((s.bound / 1e6 for s in slos if s.metric.of_full_response), default=math.inf)
+    return min((s.within_s for s in slos if s.metric.of_full_response), default=math.inf)

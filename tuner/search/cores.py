@@ -10,7 +10,7 @@ from tuner.load import seeds
 from tuner.machine.cpus import LITTLE, Cores, Sharing, core_count, decide_sharing, may_be_first
 from tuner.meter.rates import SLOW_S
 from tuner.meter.session import set_up_bench
-from tuner.modelconfig.schema import ModelConfig, enum_name
+from tuner.modelconfig.schema import enum_name
 from tuner.modelconfig.values import FieldValue
 from tuner.prepare.job import Job
 from tuner.prepare.serving import Serving
@@ -121,7 +121,8 @@ def leaves_its_cpus(job: Job) -> bool:
         searched = _searched(job, Knob(label, f"parameters.{_THREADS}"))
         if any(value is None or _is_open_count(str(value)) for value in searched):
             return True
-        if _is_open_count(_thread_count(model.base.completed)):
+        given = model.base.completed.parameters
+        if _is_open_count(given[_THREADS].string_value if _THREADS in given else ""):
             return True
     return False
 
@@ -157,10 +158,6 @@ def _is_open_variable(job: Job, name: str) -> bool:
     """Whether the current config or a candidate runs without this environment variable."""
     now = job.space.current.start.environment.get(name)
     return now is None or None in _searched(job, variable(name))
-
-
-def _thread_count(config: ModelConfig) -> str:
-    return config.parameters[_THREADS].string_value if _THREADS in config.parameters else ""
 
 
 def _is_open_count(text: str) -> bool:

@@ -123,7 +123,7 @@ def _first_clients(
     """The number of clients that meet the bound even if they are served one by one."""
     if bound is None:
         return First(FIRST_CONCURRENCY)
-    fit = bound.bound / 1e6 / latency_s
+    fit = bound.within_s / latency_s
     if fit < 1.0:
         note(f"{seen}: more than {bound} allows, with any number of clients")
         return First(1.0, lowest=True)

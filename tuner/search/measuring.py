@@ -122,7 +122,7 @@ class Measuring:
             return None
         others = seeds.of_near_miss(spec.search.seed)
         second = SecondChance(self._session.near_miss, partial(self._measured, others, to_beat))
-        gain, rate_to_beat = 1.0 + float(spec.confirm.min_gain), None
+        gain, rate_to_beat = spec.confirm.least_ratio, None
         if self._session.plan.arrivals.open_loop:
             to_beat *= gain
         elif best.score is not None:

@@ -48,7 +48,6 @@ class RunningSearch:
     """What one bench or several need to run the trials of a search.
 
     Attributes:
-        limits: The limits of the budget.
         clock: The budget's time.
         screening: The looks at configs; those of the first configs are taken at once.
     """

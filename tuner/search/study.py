@@ -29,7 +29,6 @@ class StudyRecord:
 
     Args:
         path: The path of the SQLite file.
-        name: The name of the study.
         run: The run's identifier.
 
     Raises:

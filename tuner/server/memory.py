@@ -80,7 +80,6 @@ def read_memory(
 
     Args:
         scrape: Reads the server's metrics.
-        place: The place of the server.
         gpus: GPUs of this machine that the server may use.
         patient: Wait for the first metrics of a server that has just started.
     """

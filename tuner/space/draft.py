@@ -27,7 +27,7 @@ from tuner.space.draft_sequences import sequence_arrivals_lines
 from tuner.space.draft_server import CACHE, cache_of_server, server_section, variable_lines
 from tuner.space.draft_slos import example_slo, latency_bound, slo_lines
 from tuner.space.draft_space import DraftedModel, answer_many_times, are_for_sequences, space_of
-from tuner.space.draft_text import COLUMN, DraftEntry, Remark, flow, remarks, written
+from tuner.space.draft_text import COLUMN, DraftEntry, Remark, as_yaml, flow, remarks
 from tuner.space.sequences import DECOUPLED
 from tuner.spec.paths import CONFIG_NAME
 from tuner.spec.slo import Slo
@@ -129,7 +129,7 @@ def draft_spec(
         fields += CACHE if cached else ()
         searched = [_space(known, fields, drafted.bounds)]
     draft = [*_head(place, given), _workload(models, given), *searched, *tail_of(machine)]
-    return "\n".join(written(draft)) + "\n"
+    return as_yaml(draft)
 
 
 def _refuse_decoupled_sequences(models: Mapping[str, DraftedModel]) -> None:

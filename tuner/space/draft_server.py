@@ -6,16 +6,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from tuner.space.draft_text import DraftEntry, Remark, flow, off
-from tuner.spec.paths import variable_path
+from tuner.spec.paths import CACHE_SIZE, variable_path
 from tuner.spec.server import MODES, ServerMode
 
-_CACHED, _SIZES = "response_cache.size", "{choice: [off, 64MiB, 256MiB]}"
+_SIZES = "{choice: [off, 64MiB, 256MiB]}"
 _REPEATS: tuple[DraftEntry | Remark, ...] = (
     Remark("Only where requests repeat byte for byte. Then say how often, under workload.inputs:"),
     off("repeat", "{kind: zipf, exponent: 0.9}"),
 )
 #: Only where requests repeat.
-CACHE = (*_REPEATS, DraftEntry(_CACHED, _SIZES, mark="# "))
+CACHE = (*_REPEATS, DraftEntry(CACHE_SIZE, _SIZES, mark="# "))
 #: Numbers of threads worth trying, where there are more cores: with as many, unset is the same.
 _THREADS = (1, 2, 4)
 
@@ -48,6 +48,6 @@ def server_section(
 def cache_of_server(searched: Sequence[DraftEntry]) -> list[DraftEntry | Remark]:
     """How the cache is searched in a spec of several models."""
     if searched:
-        return [*_REPEATS, Remark("and under server.space:"), off(_CACHED, _SIZES)]
-    space = f"{{{_CACHED}: {_SIZES}}}"
+        return [*_REPEATS, Remark("and under server.space:"), off(CACHE_SIZE, _SIZES)]
+    space = f"{{{CACHE_SIZE}: {_SIZES}}}"
     return [*_REPEATS, Remark("and beside mode, under server:"), off("space", space)]

@@ -18,7 +18,7 @@ from tuner.space.draft_queue import delays, queue_lines
 from tuner.space.draft_sequences import sequence_space_lines
 from tuner.space.draft_text import DraftEntry, Remark, flow, off, remarks
 from tuner.space.experts import EXPERTS, UNKNOWN, Expert
-from tuner.spec.paths import DELAY, DYNAMIC_BATCHING, INSTANCES, MAX_BATCH_SIZE
+from tuner.spec.paths import DELAY, DYNAMIC_BATCHING, INSTANCES, MAX_BATCH_SIZE, PREFERRED
 from tuner.spec.slo import Slo
 
 #: So many requests seldom wait at once: a larger batch forms of requests of many rows only.
@@ -214,7 +214,7 @@ def _forming(
     yield delays(DELAY, slo)
     if config.dynamic_batching.preferred_batch_size or (alone and expert.preferred):
         preferred = {"subsets": sizes, "at_most": 1, "or": "unset"}
-        yield DraftEntry("dynamic_batching.preferred_batch_size", flow(preferred))
+        yield DraftEntry(PREFERRED, flow(preferred))
     if alone and expert.batches:
         yield from queue_lines(slo, has_policy=bool(policy_of_queue(config)))
 

@@ -24,7 +24,7 @@ from tuner.space.draft_sequences import sequence_arrivals_lines
 from tuner.space.draft_server import server_section
 from tuner.space.draft_slos import latency_bound
 from tuner.space.draft_space import DraftedModel, answer_many_times, are_for_sequences
-from tuner.space.draft_text import COLUMN, DraftEntry, Remark, flow, item, written
+from tuner.space.draft_text import COLUMN, DraftEntry, Remark, as_yaml, flow, item
 from tuner.spec.paths import CONFIG_NAME
 from tuner.spec.slo import Slo
 
@@ -90,7 +90,7 @@ def draft_streams(
         *_load(streams),
         *tail_of(machine),
     ]
-    return "\n".join(written(draft)) + "\n"
+    return as_yaml(draft)
 
 
 def _refuse_decoupled_beside_sequences(streams: Mapping[str, DraftedStream], command: str) -> None:

@@ -66,6 +66,10 @@ def off(key: str, value: str, remark: str = "") -> DraftEntry:
     return DraftEntry(key, value, remark, mark="#   ")
 
 
+def as_yaml(draft: Draft) -> str:
+    return "\n".join(written(draft)) + "\n"
+
+
 def written(draft: Draft, indent: str = "") -> Iterator[str]:
     """The lines of a draft. A line break in a model's name does not start a line."""
     for part in draft:

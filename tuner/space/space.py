@@ -56,7 +56,6 @@ class Space:
 
     Attributes:
         parameters: Those of the server, then of each model; parents come first.
-        served: The served models.
         targets: Names of the models that receive requests directly.
         server_args: The server arguments of the spec, without those that candidates set.
         one_row: Names of the models that receive only requests of one row, and only from clients.

@@ -142,6 +142,11 @@ class Confirm(Strict):
         examples=[{"logits": 0.02}],
     )
 
+    @property
+    def least_ratio(self) -> float:
+        """The least ratio to the current config that is a gain worth a change."""
+        return 1.0 + float(self.min_gain)
+
 
 class Check(Strict):
     """When `tune check` calls the config in the repository worse than the accepted result."""

@@ -52,7 +52,6 @@ class Deployment:
 
     Attributes:
         kind: The most expensive change of its models.
-        endpoints: Endpoints of the server.
         running: The config that the server runs for each model, by label.
     """
 

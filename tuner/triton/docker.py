@@ -95,7 +95,6 @@ class DockerLauncher:
 
     Attributes:
         image: An image on this machine with `tritonserver` on its PATH.
-        repository: The model repository.
         engine_environment: Variables of this process, such as `DOCKER_HOST`, that name the engine.
         args: Arguments of tritonserver from the spec; a candidate's follow, and override them.
         environment: Variables of the container; None removes a variable of the image.

@@ -107,8 +107,6 @@ class LocalLauncher:
     The server gets a mirror of the repository, so that it writes nothing into the repository.
 
     Attributes:
-        installation: The program.
-        repository: The model repository.
         args: Arguments from the spec; a candidate's follow, and override them.
         gpus: GPUs that the server may see.
         start_timeout_s: A server that is not ready in time counts as hung.

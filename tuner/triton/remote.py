@@ -132,7 +132,6 @@ class RemoteLauncher:
     that the next launch after a kill restores them.
 
     Attributes:
-        endpoints: Endpoints of the server.
         models: Names of the run's models, parts before parents.
         load_timeout_s: Timeout for loading a model, in seconds.
         files: The config of each model in the repository, by name.

@@ -24,7 +24,6 @@ def apply(plan: WritePlan, *, through_links: bool = False, dry_run: bool = False
     """Replaces the configs with the plan's, all or none, and records how to undo that.
 
     Args:
-        plan: The plan.
         through_links: Also write a config that is a link to a file outside the repository.
         dry_run: Change nothing, and return what would be done.
 

@@ -133,7 +133,6 @@ def stage_file(path: Path, content: bytes, like: Path) -> list[str]:
 
     Args:
         path: The file to be replaced.
-        content: The new content.
         like: A file with the wanted permissions, owner and extended attributes; defaults apply if
             it does not exist.
 

@@ -37,12 +37,9 @@ class FilePlan:
     """The replacement of one config; with equal texts, a file to watch.
 
     Attributes:
-        model: Name of the model.
-        path: Path of the config.
         sha256_before: Hash of the file that the run read; ``None`` without a file (auto-complete).
         text_before: Content of that file; ``None`` without a file.
         text_after: The new content.
-        encoding: Encoding of the file.
     """
 
     model: str
@@ -75,7 +72,6 @@ class WritePlan:
 
     Attributes:
         files: At least one; all in one repository.
-        run_id: The run with the winner.
         server_args: Server arguments of the winner; they cannot be written to a config.
         environment: Variables of the server's environment; likewise.
     """
@@ -96,7 +92,6 @@ def plan_from_run(
     """The plan to write a run's winner.
 
     Args:
-        manifest: The manifest of the run.
         result: The result of the run; None if it left none.
         repository: A repository to use in place of the run's, for instance after a move.
 
@@ -129,7 +124,6 @@ def plan_by_load(
     """The plan to write configs beside a config.pbtxt, as `configs/NAME.pbtxt`.
 
     Args:
-        manifest: The manifest of the run.
         configs: The configs by NAME.
         user_spec: As in `refuse_forged`.
         repository: As in `plan_from_run`.
@@ -156,8 +150,6 @@ def refuse_forged(manifest: Manifest, result: Result, user_spec: Callable[[], Sp
     """Refuses a winner that its run cannot have made.
 
     Args:
-        manifest: The manifest of the run.
-        result: The result of the run.
         user_spec: Reads a spec of the user; called if the winner has a field that selects code.
 
     Raises:

@@ -100,7 +100,6 @@ class OpenRepository:
     """A repository that no other tune writes to; only `open_repository` makes one.
 
     Attributes:
-        directory: The repository.
         journal: Its locked journal.
         through_links: Whether to write a config that is a link to a file outside the repository.
         repaired: The incomplete write that was undone on opening; None without one.
@@ -163,7 +162,6 @@ def open_repository(
     Repeating this is harmless, and so is killing it.
 
     Args:
-        directory: The repository.
         through_links: Also write a config that is a link to a file outside the repository.
         force: Undo the write even if one of its files was changed since.
         dry_run: Change nothing, and return what would be done.

@@ -38,7 +38,6 @@ def rollback(
     restored.
 
     Args:
-        repository: The model repository.
         model: Name of a model whose config was written, or of an ensemble of such models: then
             the last write to one of its steps is undone, if its own config was never written.
         run_id: The run whose write is undone; None: the last write.

@@ -33,7 +33,6 @@ class Target:
     """The config of a model in a repository on this machine.
 
     Attributes:
-        path: Path of the config.
         real: The file with links resolved: it is replaced, and has the backups next to it.
         notes: Sentences about links, for the user.
     """
@@ -67,8 +66,6 @@ def target_of(path: Path, model: str, *, through_links: bool = False) -> Target:
     """The file to write for a model.
 
     Args:
-        path: Path of its config.
-        model: Name of the model.
         through_links: Accept a file outside the repository.
 
     Raises:

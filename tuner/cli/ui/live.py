@@ -157,7 +157,8 @@ class LiveEvents(Follower):
 
     def _rows(self, rows: Sequence[_Row]) -> list[Text]:
         """Each row on one line, in columns; a narrow terminal cuts the middle column."""
-        first, last = (max((len(c) for c in column), default=0) for column in _ends(rows))
+        first = max((len(row.name) for row in rows), default=0)
+        last = max((len(row.outcome) for row in rows), default=0)
         middle = max((len(r.what) for r in rows), default=0)
         middle = min(middle, max(self._console.size.width - first - last - 4, _LEAST))
         best = "" if self.best is None else str(self.best.number)
@@ -236,10 +237,6 @@ class _Row(NamedTuple):
     what: str
     outcome: str
     style: str = ""
-
-
-def _ends(rows: Sequence[_Row]) -> tuple[list[str], list[str]]:
-    return [row.name for row in rows], [row.outcome for row in rows]
 
 
 def _print(console: Console, text: str, style: str) -> None:

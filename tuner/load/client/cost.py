@@ -35,7 +35,6 @@ def request_cost_s(
     """CPU seconds per request of about this size; measured once, in about two seconds.
 
     Args:
-        size_bytes: Size of a request.
         protocol: gRPC or HTTP.
         cpus: CPUs that the client may use; empty: any.
         environment: Environment of the processes that this starts.

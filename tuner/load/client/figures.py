@@ -98,7 +98,6 @@ class Run:
         """Figures of all streams; the caller adds what the client cannot know.
 
         Args:
-            window: The measured window.
             spells_ns: Stalls of the machine, see `observe_open`.
 
         Raises:
@@ -212,7 +211,6 @@ def observe(
 
     Args:
         part: The requests and their outcomes.
-        window: The measured window.
         spells_ns: Stalls of the machine, see `observe_open`.
         begin_ns: Start of the load on the wall clock; None: derived from these requests. With a
             known start, a window without an answer is a valid result.

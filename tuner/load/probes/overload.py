@@ -126,10 +126,9 @@ class Overload:
 
 def overload_window(slo: Slo) -> Window:
     """The window of an overload: settling and calm, overload, calm again."""
-    bound_s = slo.bound / 1e6
-    calm_s = SLICE_S * math.ceil(max(_CALM_S, _CALM_OVER_BOUND * bound_s) / SLICE_S)
+    calm_s = SLICE_S * math.ceil(max(_CALM_S, _CALM_OVER_BOUND * slo.within_s) / SLICE_S)
     before_s = _SETTLING_S + calm_s
-    tail_s = _WATCHED * calm_s + TAIL_OVER_BOUND * bound_s
+    tail_s = _WATCHED * calm_s + TAIL_OVER_BOUND * slo.within_s
     total_s = before_s + _OVERLOADED * calm_s + tail_s
     return Window(
         duration_s=_OVERLOADED * calm_s,

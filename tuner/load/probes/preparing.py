@@ -57,7 +57,6 @@ def await_first_answers(
     """Sends one request per instance at once, awaits the answers, then sends each batch size.
 
     Args:
-        stream: The stream of the model.
         config: The ``ModelConfig`` of its model, as it runs.
         patience_s: Longest wait for the first answer.
         note: Receives a sentence if that takes longer than `QUIET_S`.

@@ -67,7 +67,6 @@ class FirstCalls:
     """The first calls of a freshly loaded model.
 
     Attributes:
-        model: Name of the model.
         sizes: Calls by batch size, for sizes sent until their answers were steady.
         left: Batch sizes that were not sent until their answers were steady.
         batch_calls: Durations of batches, by size and by instances at work.
@@ -115,9 +114,7 @@ def warm_batches(
     under which they form.
 
     Args:
-        stream: The stream of the model.
         config: The ``ModelConfig`` of the model, as it runs.
-        instances: Number of its instances.
         patience_s: Longest wait for an answer.
         first_s: Duration of each instance's first answer, to one request as the workload sends it.
     """
@@ -128,7 +125,8 @@ def warm_batches(
         caller = _BatchCaller(stream.target.future_by(method), config, instances, patience_s)
         sizes = batch_sizes(config, form.batch_size)
         for size, shape in ((size, shape) for size in sizes for shape in stream.shapes):
-            if any(row.instances == 1 and row.size <= size for row in rows if _slow(row, stream)):
+            slow = (row for row in rows if row.seconds > stream.requests.within_s)
+            if any(row.instances == 1 and row.size <= size for row in slow):
                 continue
             if usual_s > MOST_S or bytes_each * size * instances > MOST_BYTES:
                 left.add(size)
@@ -149,10 +147,6 @@ def warm_batches(
                 rows += timed
             usual_s += len(took_s) * min(took_s, default=0.0)
     return FirstCalls(stream.target.model, calls, sorted(left), tuple(rows))
-
-
-def _slow(row: BatchCall, stream: Stream) -> bool:
-    return row.seconds > stream.requests.within_s
 
 
 class _BatchCaller:
@@ -212,7 +206,6 @@ def batch_sizes(config: Any, least: int) -> list[int]:
     Empty for a model that takes sequences: one request cannot belong to several of them.
 
     Args:
-        config: The ``ModelConfig``.
         least: Inferences in one request of the workload.
     """
     if config.HasField("sequence_batching"):

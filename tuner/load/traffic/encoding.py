@@ -49,7 +49,6 @@ def resolve(
     """The tensors of a random request; optional inputs only if the spec gives their shape.
 
     Args:
-        model: Name of the model.
         config: Its ``ModelConfig``; -1 is a variable dimension.
         shapes: Shapes in the spec, by input, without the batch.
 
@@ -163,11 +162,16 @@ def output_bytes(config: Any, batch_size: int) -> dict[str, int]:
     rows = batch_size if config.max_batch_size else 1
     sizes = {}
     for output in config.output:
-        tensor = TensorShape(output.name, datatype_of(output), tuple(output.dims))
-        varies = tensor.datatype in ("BYTES", "INVALID") or min(tensor.shape, default=1) < 1
-        unlike = varies or output.is_shape_tensor
-        sizes[output.name] = 0 if unlike else rows * content_bytes(tensor, 0)
+        size = None if output.is_shape_tensor else fixed_bytes(output)
+        sizes[output.name] = rows * (size or 0)
     return sizes
+
+
+def fixed_bytes(output: Any) -> int | None:
+    """Size of an output, without the batch; None for strings and variable dimensions."""
+    tensor = TensorShape(output.name, datatype_of(output), tuple(output.dims))
+    varies = tensor.datatype in ("BYTES", "INVALID") or min(tensor.shape, default=1) < 1
+    return None if varies else content_bytes(tensor, 0)
 
 
 def drawn_bytes(tensor: TensorShape, spec: Drawn, *, in_json: bool) -> int:
@@ -205,7 +209,6 @@ def build(
 
     Args:
         inferences: The inferences in their order, without the batch.
-        form: Form of the requests.
         count: Largest number of requests.
         protocol: gRPC or HTTP.
         head: Lines of the HTTP head.

@@ -102,7 +102,6 @@ class DrawnInputs:
     would recognize repeated ones. So use one object per server.
 
     Args:
-        spec: The inputs in the spec.
         tensors: The model's inputs.
         cached: Whether the server has a response cache now. If so, a repeated seed gets another
             order: the cache may still have all answers to the first one.
@@ -235,7 +234,7 @@ def sampled_length(steps: int, at_most: int) -> int:
 
 def most_entries(spec: RandomInputs, tensors: Sequence[TensorShape]) -> int:
     """The largest number of random inputs in one list."""
-    return _fitting(_entry_bytes(spec, tensors))
+    return _fitting(request_bytes(tensors, spec.string_length) * 4 // 3 + 64 * len(tensors))
 
 
 def _fitting(largest_bytes: int) -> int:
@@ -245,10 +244,6 @@ def _fitting(largest_bytes: int) -> int:
 def _file_bytes(inference: Tensors) -> int:
     """Approximate size of an inference in perf_analyzer's input file."""
     return sum(len(content.raw) for content in inference.values()) * 4 // 3 + 64 * len(inference)
-
-
-def _entry_bytes(spec: RandomInputs, tensors: Sequence[TensorShape]) -> int:
-    return request_bytes(tensors, spec.string_length) * 4 // 3 + 64 * len(tensors)
 
 
 def _random_pool(

@@ -106,7 +106,6 @@ class Traffic:
         Args:
             run: The run as `judged` returned it; ``run.answered`` has the answers as received.
             number: Index of the stream.
-            window: The measured window.
             observed: The stream's requests according to ``run``.
             measured: The stream's figures so far.
         """

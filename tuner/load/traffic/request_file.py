@@ -51,7 +51,6 @@ def read_requests(
     Values may be as in JSON, such as 1 for a float, which perf_analyzer refuses.
 
     Args:
-        path: The file.
         tensors: The model's inputs.
         all_known: False before a server was asked, which may add inputs to the config.
 

@@ -47,7 +47,6 @@ class RequestForm:
     """The form of requests to a model.
 
     Attributes:
-        model: Name of the model.
         datatypes: Datatype of each input, by name.
         batched: Inputs have a batch dimension.
         batch_size: Inferences in one request.

@@ -58,7 +58,6 @@ class SloLost:
 
     Args:
         due: When each stream's requests are due, in seconds from the start of the load.
-        window: The planned window.
         answered: Returns the number of answered requests.
         clock: Returns seconds.
     """
@@ -112,7 +111,6 @@ class TooManyLate:
 
     Args:
         due: When the requests of each stream are due, with the names in `Progress`.
-        window: The planned window.
         progress: Returns the answers so far.
         clock: Returns seconds.
     """
@@ -175,7 +173,6 @@ def is_lost(
     Args:
         latencies_us: Latencies of some or all of each stream's requests in it, ascending.
         due: When the requests of each stream are due.
-        planned: The planned window.
         margin: Factor by which the number of late requests must exceed the allowed one.
     """
     for bound in planned.bounds:
@@ -215,8 +212,6 @@ def check_decided(
         latencies_us: Latencies of each stream's requests due in ``window``, ascending; a lower
             bound for requests without an answer.
         due: When the requests of each stream are due.
-        window: The measured window.
-        planned: The planned window.
 
     Raises:
         UndecidedError: It does not.
@@ -250,7 +245,6 @@ def _may_end(window: Window, at_s: float, answered: int) -> bool:
     """Whether an early end leaves a meaningful window, and saves any time.
 
     Args:
-        window: The planned window.
         at_s: Time since the start of the load.
         answered: Requests answered since then.
     """

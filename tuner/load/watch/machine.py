@@ -63,7 +63,6 @@ class MachineReading:
 
     Attributes:
         total_s: Time in all states.
-        idle_s: Idle time.
         processes_s: Time of all processes, tune's and others; excludes interrupts.
         ours_s: Time of tune's processes and the server's, see `TunerProcesses`; None if the
             server's are unknown.

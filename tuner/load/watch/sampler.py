@@ -80,8 +80,6 @@ class Sampler:
             of a container unless its engine shows them here; a remote server may have other GPUs
             than this machine.
         period_s: Interval between samples.
-        gpus: GPUs of the server.
-        stalls: Stalls of this machine.
     """
 
     def __init__(

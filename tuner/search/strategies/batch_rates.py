@@ -213,11 +213,11 @@ def _visits(served: Served, spec: Spec) -> dict[str, Visits]:
     visits: dict[str, Visits] = {}
     for name, share in spec.shares.items():
         stream = spec.streams[name]
-        slos = [s for s in spec.slos if s.metric.is_latency and s.stream in ("", name)]
+        slos = [s for s in spec.slos if s.metric.is_latency and s.holds_for(name)]
         tightest = min(slos, key=lambda s: s.bound, default=None)
         size, within_s, late_share = stream.batch_size, math.inf, 0.5
         if tightest is not None:
-            within_s, late_share = tightest.bound / 1e6, 1.0 - (tightest.metric.quantile or 0.5)
+            within_s, late_share = tightest.within_s, 1.0 - (tightest.metric.quantile or 0.5)
         for label in served.answering([stream.model]):
             if not share or is_ensemble(served.models[label].base.file):
                 continue

@@ -56,8 +56,6 @@ class StreamedCall:
     """One request in its own stream; it ends with its final response, or fails.
 
     Args:
-        channel: The gRPC channel.
-        request: The serialized request.
         timeout: Seconds after which it fails if it has not ended.
         metadata: Headers of the request.
     """

@@ -48,7 +48,6 @@ class StreamedCalls(GrpcCalls):
     Args:
         address: ``host:port`` of the server.
         tls: The TLS settings, if any.
-        headers: Headers of the requests.
         questions: Properties of the requests in the order of sending; repeated when exhausted.
         settled_ns: See `ClientJob.settled_ns`; for these requests.
         silence_s: Time without a response after which a begun request is given up.

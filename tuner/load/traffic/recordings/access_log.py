@@ -79,7 +79,6 @@ def requests_of_log(
     """The requests in logs.
 
     Args:
-        paths: The log files.
         columns: Where a log has times, shapes and names.
         making: Receives notes about the times, and about lines that are left out.
 

@@ -43,7 +43,6 @@ class RecordedContents:
     """Reads the inputs of some requests of a stream.
 
     Args:
-        spec: The inputs in the spec.
         recorded: The stream's requests in the recording.
         tensors: The model's inputs.
         all_known: False before a server was asked, which may add inputs to the config.

@@ -65,7 +65,6 @@ class Recording:
     """Requests in the order in which they were due.
 
     Attributes:
-        path: Path of the file.
         due_s: When each request was due, from the first one.
         offsets: Position of each request's line in the file.
         labels: Distinct labels.

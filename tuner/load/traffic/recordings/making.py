@@ -122,8 +122,6 @@ def make_recording(
     The file at ``path`` is the old one or the complete new one.
 
     Args:
-        requests: The requests, in any order.
-        path: The recording.
         making: Receives the number of requests, their length, and notes.
         of_a_log: Times may be whole seconds, which are then spread.
 

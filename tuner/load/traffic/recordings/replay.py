@@ -57,7 +57,6 @@ class RecordedTraffic:
     """A recording as the source of a run's requests.
 
     Attributes:
-        recording: The recording.
         order: Index of each request's stream among the run's.
         keeps_pace: A level changes the speed; else it changes the number of requests at a time.
     """

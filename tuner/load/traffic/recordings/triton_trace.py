@@ -69,7 +69,6 @@ class _Traced:
 
     Attributes:
         place: Place of its first activity.
-        model: Name of the model.
         child: A model or an ensemble sent the request.
         moments_ns: Time of each activity by name.
         inputs: Tensors by name; the last one of a name counts.
@@ -88,7 +87,6 @@ def requests_of_trace(
     """The requests in trace files, without those that models and ensembles sent themselves.
 
     Args:
-        paths: The trace files.
         making: Receives notes about requests that are left out or changed.
         batched: The first dimension of tensors is the batch.
         named: Each line gets the name of its model.

@@ -99,7 +99,6 @@ def sequence_arrivals(
         rates_per_s: Requests per second in each span.
         spans_s: Lengths of consecutive spans of the run.
         seed: Seed of the draw.
-        pace: Properties of the sequences.
         played: Length of each sequence in a file, all equally likely; empty: lengths are drawn.
     """
     lines_at_once = [pace.at_once(rate) for rate in rates_per_s]
