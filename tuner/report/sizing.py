@@ -64,7 +64,9 @@ class Sizing:
             margin = "within" if self.one_lost_holds else "more than"
             margin += f" the proved {proved}"
             others = f"{rate_text(self.one_lost_infer_per_s)} for each of the others, {margin}"
-        cost = "" if self.cost_per_hour is None else f", {self.cost_per_hour:,.2f} an hour"
+        cost, an_hour, a_million = "", self.cost_per_hour, self.cost_per_million
+        if an_hour is not None and a_million is not None:
+            cost = f", {an_hour:,.2f} an hour, {a_million:,.3f} a million inferences"
         gpus = count_text(self.gpus, "GPU") if self.gpus else "no GPU"
         threshold = digits(self.threshold_requests_per_s, 4)
         return [

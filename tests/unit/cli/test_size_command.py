@@ -54,6 +54,8 @@ def test_gpus_and_cost_are_those_of_all_replicas(tune: Tune, tmp_path: Path) -> 
     run = sized_run(tmp_path, manifest={"gpus": [gpu, gpu]})
     sizing = facts(tune, "--rate", "1000/s", "--price", "2.5/h", run=run)
     assert (sizing["replicas"], sizing["gpus"], sizing["cost_per_hour"]) == (4, 8, 10.0)
+    assert tune("size", str(run), "--rate", "1000/s", "--price", "2.5/h") == 0
+    assert "8 GPUs, 10.00 an hour, 2.778 a million inferences" in tune.out
 
 
 def test_models_that_get_other_requests_too_are_named(tune: Tune, tmp_path: Path) -> None:
