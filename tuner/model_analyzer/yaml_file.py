@@ -70,6 +70,8 @@ _ELSEWHERE_OF = {
 _KINDS = {str: "text", int: "a whole number", dict: "a mapping of names to values"}
 
 _MERGE = "<<"
+#: Of its files of results.
+_RESULTS = (".csv", ".ckpt")
 #: Most numbers that one option may expand to.
 MOST_NUMBERS = 10_000
 
@@ -223,6 +225,8 @@ def _tree(path: Path) -> Tree:
     mistakes = [mistake_at(path, at, text, where) for at, where, text in tree.problems]
     if not isinstance(tree.data, dict):
         text = "a mapping of options to values is expected"
+        if path.suffix in _RESULTS:
+            text += "; Model Analyzer's results choose the first configs: search: {first: FILE}"
         mistakes.append(mistake_at(path, Position(1, 1), text))
     if mistakes:
         raise _error(*mistakes)
@@ -247,7 +251,11 @@ def _with_merges(given: Any) -> Any:
 
 
 def _refuse_other(path: Path, tree: Tree) -> None:
-    """Refuses a spec, a manifest of Kubernetes, and the YAML of another command."""
+    """Refuses a spec, a manifest of Kubernetes, and what belongs to another command."""
+    if flags := [key for key in tree.data if key.replace("-", "_") in (_TOP, *_OLD)]:
+        name = flags[0].replace("-", "_")
+        text = f"this is an option of the command line: the YAML has {name}, each with _ for -"
+        raise _mistake(path, tree, (flags[0],), text)
     ours = [key for key in tree.data if key in SHORT_KEYS or key in Spec.model_fields]
     if ours:
         error = _mistake(

@@ -33,8 +33,7 @@ def check_value(path: str, value: FieldValue) -> None:
     if value is not None and not _is_element(step):
         to_wire(path, step.leaf, value, step.is_parameter)
     elif value is not None and value is not True:
-        quoted = f": write {value} without quotes" if value in ("off", "on") else ""
-        raise SpecError(f"{path} is a message (true, or unset); {value!r} does not fit{quoted}")
+        raise SpecError(f"{path} is a message (true, or unset); {value!r} does not fit")
 
 
 def get(message: ModelConfig, path: str) -> FieldValue:

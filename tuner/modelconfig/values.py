@@ -179,4 +179,5 @@ def _enum_number(path: str, field: FieldDescriptor, name: str) -> int:
 
 
 def _mismatch(path: str, field: FieldDescriptor, value: object) -> SpecError:
-    return SpecError(f"{path} is {type_name(field)}; {value!r} does not fit")
+    quoted = f": write {value} without quotes" if value in ("off", "on") else ""
+    return SpecError(f"{path} is {type_name(field)}; {value!r} does not fit{quoted}")

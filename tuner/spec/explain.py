@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from functools import cache
+from itertools import chain
 from typing import Any, get_args, get_origin
 
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
+from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
 from tuner.hiding import HIDDEN
@@ -15,7 +17,8 @@ from tuner.spec.fields import by_key, models_in
 from tuner.spec.forms import CARRIED, SHORT_KEYS
 from tuner.spec.mistakes import Finding, Location, closest, dotted, in_brackets
 from tuner.spec.model import ModelSpec, Search, Spec
-from tuner.spec.paths import SEVERAL_REPOSITORIES
+from tuner.spec.paths import MAX_BATCH_SIZE, SEARCHABLE, SEVERAL_REPOSITORIES
+from tuner.spec.server import ServerSpec
 from tuner.spec.slo import Slo, slo_lines
 from tuner.spec.units import shorten
 from tuner.spec.workload import Requests, Workload
@@ -102,6 +105,16 @@ _OF_OTHERS = {
     "duration": "workload: {window: 10s} for one measurement, or budget: {time: 20m} for a run",
     "<<": "the keys themselves; a spec has no merge keys",
 }
+#: Words of Docker and others for settings of the server.
+_OF_OTHER_SERVERS = {
+    "volumes": "mounts: {/data: /data}",
+    "command": "args: [--log-verbose=1]",
+    "env": "environment: {OMP_NUM_THREADS: '4'}",
+    **dict.fromkeys(
+        ("url", "host", "endpoint", "address"),
+        "mode: remote, http: HOST:8000, grpc: HOST:8001, metrics: HOST:8002",
+    ),
+}
 #: Keys that every spec of one model has: what stands for one makes it no missing key.
 _REQUIRED = ("model", "repository", "slo", "space")
 #: Where the value found is not shown.
@@ -112,6 +125,8 @@ _NOT_A_STREAMS = (
     "a stream says what it asks of which model; sequences are arrivals of kind sequences, and "
     "whether one request is answered many times is up to the model"
 )
+#: Fields that have fields inside.
+_MESSAGES_OF_FIELDS = {*SEARCHABLE} - {MAX_BATCH_SIZE}
 _SPACE_FORMS = "write {int: [1, 4]}, {choice: [8, 16]} or {subsets: [4, 8]}"
 
 
@@ -145,15 +160,34 @@ def _no_mapping(owner: type[BaseModel], location: Location, detail: ErrorDetails
     if such_as:
         return Finding(location, f"a mapping such as {such_as} is expected")
     text = _message(detail)
-    if detail["type"] == "model_attributes_type" and value in _kinds(owner, location):
-        text = f"a mapping is expected: write {{kind: {value}}}"
+    if isinstance(value, str) and (line := _as_mapping(owner, location, value)):
+        text = f"a mapping is expected: write {{{line}}}"
     return Finding(location, text, described=_described(location))
+
+
+def _as_mapping(owner: type[BaseModel], location: Location, text: str) -> str:
+    """What a text says that is written where a mapping is expected; empty if that is unknown."""
+    if text in _kinds(owner, location):
+        return f"kind: {text}"
+    if location[-1] == "inputs" and "." in text:
+        return f"kind: file, file: {text}"
+    if location == ("server",) and re.fullmatch(r"(https?://)?[\w.-]+:\d+/?", text):
+        return "mode: remote, http: HOST:8000, grpc: HOST:8001, metrics: HOST:8002"
+    keys = {("server",): "mode", ("budget",): "time", ("search",): "strategy"}
+    (part,) = models_in(by_key(owner)[str(location[-1])].annotation)[:1] or (None,)
+    if part is None or location not in keys:
+        return ""
+    try:
+        part.model_validate({keys[location]: text})
+    except ValidationError:
+        return ""
+    return f"{keys[location]}: {text}"
 
 
 def _kinds(owner: type[BaseModel], location: Location) -> list[str]:
     """The kinds of what may be at a place."""
     models = map(by_key, models_in(by_key(owner)[str(location[-1])].annotation))
-    return [get_args(fields["kind"].annotation)[0] for fields in models if "kind" in fields]
+    return [_kind(fields) for fields in models if "kind" in fields]
 
 
 def _message(detail: ErrorDetails) -> str:
@@ -165,7 +199,7 @@ def _message(detail: ErrorDetails) -> str:
     if kind in ("enum", "literal_error"):
         return _not_one_of(value, context["expected"])
     if kind == "union_tag_not_found":
-        return _no_parameter(value)
+        return _no_parameter(str(detail["loc"][-1]), value)
     if kind == "string_type":
         quoted = f": put it in quotes, '{_quoted(value)}'" if _is_scalar(value) else ""
         return f"text is expected, not {_quoted(value)}{quoted}"
@@ -207,7 +241,11 @@ def _items(value: Any) -> str:
 _MOST_ITEMS = 16
 
 
-def _no_parameter(value: Any) -> str:
+def _no_parameter(path: str, value: Any) -> str:
+    nested = value[0] if isinstance(value, list) and len(value) == 1 else value
+    if isinstance(nested, dict) and nested and path in _MESSAGES_OF_FIELDS:
+        first = f"{path}.{next(iter(nested))}"
+        return f"has fields inside: write each by its path, such as {first}; {_SPACE_FORMS}"
     if isinstance(value, list):
         listed = ", ".join(_quoted(item).strip("'") for item in value)
         return f"is a bare list (did you mean {{choice: [{listed}]}}?); {_SPACE_FORMS}"
@@ -245,22 +283,42 @@ def _unknown_key(location: Location, owner: type[BaseModel]) -> Finding:
         elif owner is Spec:
             text = f"belongs to a model: write it under models.NAME.{key}, and only there"
         return Finding(location, text, key=True)
-    if owner in (Spec, Workload) and key in _OF_OTHERS:
-        text = f"unknown key {shorten(key)}: write {_OF_OTHERS[key]}"
-        meant = _OF_OTHERS[key].partition(":")[0]
+    words = {Spec: _OF_OTHERS, Workload: _OF_OTHERS, ServerSpec: _OF_OTHER_SERVERS}.get(owner, {})
+    if key in words:
+        text = f"unknown key {shorten(key)}: write {words[key]}"
+        meant = words[key].partition(":")[0]
         return Finding(location, text, key=True, meant=meant if meant in _REQUIRED else "")
-    known = sorted({*by_key(owner), *short} - ({"name"} if owner is ModelSpec else set()))
-    meant = closest(key, known)
-    if meant:
-        text = f"unknown key {shorten(key)} (did you mean {meant}?)"
-        return Finding(location, text, key=True, meant=meant)
+    if kinds := _kinds_with(owner, key):
+        text = f"'{key}' belongs to kind {' or '.join(kinds)}, not to this one"
+        return Finding(location, text, key=True)
     homes = [home for home in _places_of_keys() if home[-1] == key]
     if homes:
         home = min(homes, key=lambda h: h[:1] != location[:1])
         text = f"'{key}' belongs under {dotted(home[:-1]) or 'the top'}, not here"
         return Finding(location, text, key=True)
+    known = sorted({*by_key(owner), *short} - ({"name"} if owner is ModelSpec else set()))
+    meant = closest(key, known)
+    if meant:
+        text = f"unknown key {shorten(key)} (did you mean {meant}?)"
+        return Finding(location, text, key=True, meant=meant)
     text = f"unknown key {shorten(key)}; known here: {', '.join(known)}"
     return Finding(location, text, key=True, described=_described(location[:-1]))
+
+
+def _kinds_with(owner: type[BaseModel], key: str) -> list[str]:
+    """The other kinds of a model that have a key."""
+
+    def others(model: type[BaseModel]) -> Iterator[type[BaseModel]]:
+        for info in by_key(model).values():
+            inner = models_in(info.annotation)
+            yield from inner if owner in inner else chain.from_iterable(map(others, inner))
+
+    fields = map(by_key, dict.fromkeys(others(Spec)))
+    return [_kind(one) for one in fields if "kind" in one and key in one]
+
+
+def _kind(fields: Mapping[str, FieldInfo]) -> str:
+    return str(get_args(fields["kind"].annotation)[0])
 
 
 @cache

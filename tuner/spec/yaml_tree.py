@@ -251,7 +251,10 @@ class _Reader:
         data: dict[str, Any] = {}
         for key, value in node.value:
             if not isinstance(key, yaml.ScalarNode) or _UNUSABLE.search(key.value):
-                self._note(key, location, "a key must be one word")
+                text = "a key must be one word"
+                if isinstance(key, yaml.MappingNode):
+                    text += "; where {{ }} is of a template, fill that in first"
+                self._note(key, location, text)
             elif key.value in data:
                 first = self._tree.places[(*location, key.value)].key.line
                 again = f"is given twice, first on line {first}"

@@ -108,6 +108,12 @@ def test_missing_file_is_reported(tmp_path: Path) -> None:
         read_profile(tmp_path / "none.yaml", None)
 
 
+def test_table_of_results_is_sent_to_the_search_that_takes_it(tmp_path: Path) -> None:
+    (tmp_path / "metrics.csv").write_text("Model,Batch,Concurrency\nm,1,4\n")
+    with pytest.raises(SpecError, match=r"choose the first configs: search: {first: FILE}"):
+        read_profile(tmp_path / "metrics.csv", None)
+
+
 def test_model_that_is_not_profiled_is_reported_with_the_nearest_name(tmp_path: Path) -> None:
     with pytest.raises(SpecError, match=r"did you mean tiny-bert"):
         read_profile(written(tmp_path), "tiny-brt")

@@ -121,6 +121,7 @@ def test_wrong_paths_say_what_is_meant(path, said, hint):
         ("dynamic_batching.preferred_batch_size", 4, "list of whole numbers"),
         ("dynamic_batching.preferred_batch_size", (4, "8"), "list of whole numbers"),
         ("dynamic_batching", False, "message"),
+        ("dynamic_batching", "off", "write off without quotes"),
         ("instance_group", 2, "message"),
         ("instance_group[0].kind", "KIND_GPUS", "not a value of kind"),
         ("instance_group[0].kind", 1, "KIND_AUTO"),

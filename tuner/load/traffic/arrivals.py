@@ -233,7 +233,9 @@ def read_trace(path: Path) -> npt.NDArray[np.float64]:
     for number, line in enumerate(lines, start=1):
         gap = finite(line)
         if gap is None or gap < 0.0:
-            raise SpecError(f"{path}:{number}: not a gap in microseconds: {line!r}")
+            recorded = line.startswith("{")
+            hint = "a recording is of arrivals: {kind: recording}" if recorded else ""
+            raise SpecError(f"{path}:{number}: not a gap in microseconds: {line!r}", hint)
         gaps.append(gap)
         total_us += gap
         if long := too_long(total_us / 1e6, "us"):

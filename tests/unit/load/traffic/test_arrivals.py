@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tuner.errors import LoadFailedError
+from tuner.errors import LoadFailedError, SpecError
 from tuner.load.traffic import arrivals
 from tuner.load.traffic.arrivals import BurstShape, Shape, Times
 from tuner.measurement.measurement import Arrivals, LoadPoint
@@ -145,3 +145,10 @@ def test_a_trace_is_read(tmp_path: Path) -> None:
     path = tmp_path / "trace"
     path.write_text("100\n250.5\n0\n")
     assert arrivals.read_trace(path).tolist() == [100.0, 250.5, 0.0]
+
+
+def test_a_recording_in_place_of_a_trace_is_named_as_such(tmp_path: Path) -> None:
+    (tmp_path / "requests.jsonl").write_text('{"due_s": 0}\n')
+    with pytest.raises(SpecError, match=":1: not a gap in microseconds") as refused:
+        arrivals.read_trace(tmp_path / "requests.jsonl")
+    assert refused.value.hint == "a recording is of arrivals: {kind: recording}"
