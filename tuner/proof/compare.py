@@ -27,6 +27,9 @@ SYSTEMATIC = 0.02
 #: `ALIKE` apart, they do not. Each unit beyond widens the interval by `UNLIKE` over the number of
 #: requests in a window. Simulated: `benchmarks/claims/adverse.py`.
 ALIKE, UNLIKE = 0.2, 36.0
+#: Standard deviation of a uniform distribution, as a share of its width: a capacity is anywhere
+#: between two loads whose latencies are both far from the bound, where it may lie in every round.
+UNIFORM = 1.0 / math.sqrt(12.0)
 
 
 @dataclass(frozen=True)
@@ -51,11 +54,14 @@ class Side:
         taken_percent: Percentage of the machine's CPU time that other processes used, one value per
             round.
         tail: The latencies that the values are derived from; None for values of another kind.
+        unseen: Logarithm of the higher over the lower of the two loads around a capacity, where
+            neither shows latencies near their bound; averaged over all rounds.
     """
 
     values: Sequence[float]
     taken_percent: Sequence[float]
     tail: Tail | None = None
+    unseen: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -91,7 +97,7 @@ def compare(side: Side, other: Side, error: float, beside: Sequence[Side] = ()) 
     fit = _fit(side, other, beside)
     if fit.error is None:
         return Ratio(math.exp(fit.mean), 0.0, math.inf)
-    half = quantile(fit.freedom, error) * fit.error + systematic(side.tail, other.tail)
+    half = quantile(fit.freedom, error) * fit.error + systematic(side, other)
     return Ratio(*(math.exp(fit.mean + by) for by in (0.0, -half, half)))
 
 
@@ -108,16 +114,17 @@ def chance_of_gain(side: Side, other: Side) -> float | None:
         return None
     from scipy.special import stdtr  # without the weight of scipy.stats
 
-    least = systematic(side.tail, other.tail) / 2.0
+    least = systematic(side, other) / 2.0
     return float(stdtr(fit.freedom, fit.mean / max(fit.error, least)))
 
 
-def systematic(one: Tail | None, other: Tail | None) -> float:
+def systematic(side: Side, other: Side) -> float:
     """The error of the logarithm of a ratio of capacities that more rounds do not reduce."""
-    if one is None or other is None:
-        return SYSTEMATIC
-    apart = max(abs(one.spread - other.spread) - ALIKE, 0.0)
-    return SYSTEMATIC + UNLIKE * apart / min(one.requests, other.requests)
+    error, one, two = SYSTEMATIC + UNIFORM * max(side.unseen, other.unseen), side.tail, other.tail
+    if one is None or two is None:
+        return error
+    apart = max(abs(one.spread - two.spread) - ALIKE, 0.0)
+    return error + UNLIKE * apart / min(one.requests, two.requests)
 
 
 def _overlap(one: npt.NDArray[np.float64], other: npt.NDArray[np.float64]) -> bool:

@@ -78,6 +78,15 @@ class Round:
         return any(p.measurement.disturbances for p in self.points)
 
     @property
+    def unseen(self) -> float:
+        """Logarithm of the higher over the lower of the loads that enclose the capacity.
+
+        0 where a load shows latencies near their bound, or none above the capacity was measured.
+        """
+        gap = Bracket.of(self.probes).gap
+        return 0.0 if any(map(is_near, self.points)) or math.isinf(gap) else math.log1p(gap)
+
+    @property
     def top(self) -> float:
         """Upper bound on the capacity, as a level; infinite where the round shows none.
 
@@ -209,7 +218,8 @@ class Contender:
             fmean(taken_percent(p.measurement) for p in r.points or [r.sustained])
             for r in self.rounds
         ]
-        return Side(self.readings(rules), taken, self._tail(rules))
+        unseen = fmean(r.unseen for r in self.rounds) if rules.compares_capacities else 0.0
+        return Side(self.readings(rules), taken, self._tail(rules), unseen)
 
     def _tail(self, rules: ProofRules) -> Tail | None:
         """The latencies near the capacity; None where the rounds do not compare capacities."""

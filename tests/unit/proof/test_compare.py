@@ -67,14 +67,28 @@ def test_of_two_it_is_the_paired_t_interval_worked_by_hand() -> None:
 
 
 def test_tails_of_unlike_queues_widen_the_interval_the_more_the_shorter_the_windows() -> None:
-    batches, alike, alone = Tail(0.6, 314.0), Tail(0.6 + ALIKE, 311.0), Tail(1.25, 313.0)
+    def tailed(spread: float, requests: float) -> Side:
+        return replace(side([1.0]), tail=Tail(spread, requests))
+
+    batches, alike, alone = tailed(0.6, 314.0), tailed(0.6 + ALIKE, 311.0), tailed(1.25, 313.0)
     assert systematic(batches, alike) == pytest.approx(SYSTEMATIC)
-    assert systematic(None, alone) == SYSTEMATIC
+    assert systematic(side([1.0]), alone) == SYSTEMATIC
     apart = systematic(batches, alone)
     assert apart == pytest.approx(SYSTEMATIC + UNLIKE * (0.65 - ALIKE) / 313.0)
     assert systematic(alone, batches) == apart
-    longer = systematic(Tail(0.6, 3140.0), Tail(1.25, 3130.0))
+    longer = systematic(tailed(0.6, 3140.0), tailed(1.25, 3130.0))
     assert longer - SYSTEMATIC == pytest.approx((apart - SYSTEMATIC) / 10.0)
+
+
+def test_a_lead_within_the_loads_around_both_capacities_is_no_gain() -> None:
+    """No latency was near the bound: of each config, one load passed and one 8% higher did not."""
+    one, other = side([1.04, 1.05, 1.04, 1.04, 1.05]), side([1.0, 1.01, 1.0, 0.99, 1.0])
+    assert compare(one, other, ERROR).low > 1.0
+    hidden = replace(one, unseen=math.log(1.08))
+    assert compare(hidden, other, ERROR).low < 1.0
+    assert compare(hidden, other, ERROR) == compare(
+        one, replace(other, unseen=math.log(1.08)), ERROR
+    )
 
 
 def test_a_lead_as_large_as_the_error_of_unlike_queues_is_no_gain() -> None:

@@ -100,6 +100,22 @@ class TestBadServer:
         assert result.current.levels()[bad:] == pytest.approx([1000.0] * (12 - bad), rel=0.01)
 
 
+class TestUnseen:
+    """Where latency jumps over its bound, a capacity is anywhere between two loads."""
+
+    @pytest.mark.parametrize(("above_us", "unseen"), [(50e3, 0.0), (4e6, math.log(1.08))])
+    def test_only_latencies_near_their_bound_show_a_capacity(
+        self, above_us: float, unseen: float
+    ) -> None:
+        points = [
+            judge_point(SLOS, synthetic_measurement(level, p99_us))
+            for level, p99_us in ((100.0, 5e3), (108.0, above_us))
+        ]
+        contender = Contender(Entrant(CURRENT, 104.0), [Round(tuple(points))])
+        assert contender.side(rules()).unseen == pytest.approx(unseen)
+        assert contender.side(rules(AT_300)).unseen == 0.0
+
+
 class TestFarBetter:
     """Rounds beside a current config of a third of the capacity, which the search judged alike."""
 
