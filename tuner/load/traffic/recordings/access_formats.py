@@ -65,6 +65,8 @@ _REQUEST_IN_LINE = re.compile(
 #: A line of nginx's error log, which may quote a request.
 _OF_ERROR_LOG = re.compile(r"\d{4}/\d\d/\d\d \d\d:\d\d:\d\d \[\w+\] \d+#\d+: ")
 _GIVE_REQUESTS = "write their highest rate as workload.arrivals.rate, or give a log of requests"
+_GIVE_LOG = "give the log of a server or proxy, or Triton's trace (--from triton-trace)"
+_WRITE_LINES = "write the lines into a file, and give this: jq -r "
 _GIVE_RATE = "write a rate as workload.arrivals.rate, or give a log of requests"
 _TOTALS = "it has totals of a load generator, and no requests"
 #: Lines whose requests cannot be recorded: why, and what to do.
@@ -107,10 +109,12 @@ WITHOUT_REQUESTS = (
     (
         re.compile(r"# (?:HELP|TYPE) \S+"),
         "it is a page of metrics, which counts requests and says nothing of each",
-        "give the log of a server or proxy, or Triton's trace (--from triton-trace)",
+        _GIVE_LOG,
     ),
     (
-        re.compile(r"(?:[IWE]\d{4} [\d:.]+|\d{4}-\d\d-\d\dT[\d:]+Z [IWE]) +\d+ \S+\.cc:\d+\]"),
+        re.compile(
+            r"(?:[IWE]\d{4} [\d:.]+|\d{4}-\d\d-\d\dT[\d:]+Z [IWE]) +\d+ \S+\.(?:cc|h):\d+\]"
+        ),
         "it is the log of tritonserver, which is no record of requests",
         "let it trace them (docs/recordings.md), and give the trace with --from triton-trace",
     ),
@@ -141,9 +145,24 @@ DOCUMENTS = (
         "read it with --from inputs and a --rate",
     ),
     (
+        re.compile(r'\{\s*"resourceMetrics"\s*:\s*\['),
+        "it has metrics of OpenTelemetry, and no requests",
+        _GIVE_REQUESTS,
+    ),
+    (
+        re.compile(r'\{\s*"resourceLogs"\s*:\s*\['),
+        "it has lines of a log in records of OpenTelemetry",
+        _WRITE_LINES + "'.resourceLogs[].scopeLogs[].logRecords[].body.stringValue'",
+    ),
+    (
+        re.compile(r'\{\s*"model_stats"\s*:\s*\['),
+        "it has Triton's statistics, which count requests and say nothing of each",
+        _GIVE_LOG,
+    ),
+    (
         re.compile(rf'{_RESULT}"streams"'),
         "it has lines of a log in streams, as Loki's API gives them",
-        "write the lines into a file, and give this: jq -r '.data.result[].values[][1]'",
+        _WRITE_LINES + "'.data.result[].values[][1]'",
     ),
     (
         re.compile(_RESULT),

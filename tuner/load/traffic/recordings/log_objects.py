@@ -115,7 +115,7 @@ def document_rows(path: Path, file: TextIOWrapper, making: Making) -> Iterator[t
         for line, column, value in elements(chunks, _LONGEST_VALUE, decoded, opening):
             if not isinstance(value, dict):
                 raise SpecError(f"{path}:{line}:{column}: not a request with columns by name")
-            yield line, _row_of_object(value)
+            yield from ((line, row) for row in rows_of_object(value, ""))
     except ElementError as error:
         place = f"{path}:{error.line}:{error.column}"
         if not error.cut:

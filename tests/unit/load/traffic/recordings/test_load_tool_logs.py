@@ -176,6 +176,14 @@ MATRIX = {"status": "success", "data": {"resultType": "matrix", "result": []}}
             "spans of OpenTelemetry",
             "--from triton-trace",
         ),
+        (json.dumps({"resourceMetrics": [{}]}), "metrics of OpenTelemetry", "arrivals.rate"),
+        (json.dumps({"resourceLogs": [{}]}), "lines of a log in records of Open", "jq -r"),
+        (json.dumps({"model_stats": [{"name": "m"}]}), "Triton's statistics", "trace"),
+        (
+            "I1128 12:00:01.250123 1 infer_handler.h:1311] New request handler\n",
+            "it is the log of tritonserver",
+            "--from triton-trace",
+        ),
         (
             f'2024/11/28 12:00:01 [error] 7#7: *1 timed out, request: "POST {INFER} HTTP/1.1"\n',
             "nginx's error log",
