@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from tuner.cli import options
 from tuner.cli.terminal import say, say_notes
@@ -144,6 +145,7 @@ def record_command(
     from tuner.load.traffic.recordings.triton_trace import requests_of_trace
     from tuner.spec.units import count_text, digits
 
+    _refuse_options_of_others(source)
     if output in files:
         raise click.UsageError(f"{output} is both input and output: name another --output")
     if output.exists() and not force:
@@ -175,6 +177,27 @@ def record_command(
         say(f"note:  {count_text(number, 'line')}: {sentence}", err=True)
     say_notes(_repeats(output))
     say(f"next:  workload: {{arrivals: {{kind: recording, file: {output}}}}} in a spec", err=True)
+
+
+#: Parameters without an effect on other sources.
+_ONLY_OF = {
+    "log": ("time", "time_unit", "took", "took_unit", "shapes", "stream", "model", "client"),
+    "triton-trace": ("no_batch",),
+    "inputs": ("rate", "intervals"),
+}
+
+
+def _refuse_options_of_others(source: str) -> None:
+    """UsageError for an option of the command line that has no effect on this source."""
+    context = click.get_current_context()
+    for other, names in _ONLY_OF.items():
+        for parameter in context.command.params:
+            given = context.get_parameter_source(parameter.name or "")
+            of_other = other != source and parameter.name in names
+            if of_other and given is ParameterSource.COMMANDLINE:
+                raise click.UsageError(
+                    f"{parameter.opts[0]} has an effect with --from {other} only, not with {source}"
+                )
 
 
 def _repeats(recording: Path) -> Iterator[str]:

@@ -44,6 +44,22 @@ def test_inputs_come_at_a_rate_or_by_the_gaps_of_perf_analyzer(tune: Tune) -> No
 
 
 @pytest.mark.parametrize(
+    ("source", "option", "other"),
+    [
+        ("log", ("--rate", "4"), "inputs"),
+        ("log", ("--no-batch",), "triton-trace"),
+        ("inputs", ("--time", "t"), "log"),
+        ("triton-trace", ("--shape", "x=1"), "log"),
+    ],
+)
+def test_options_of_another_source_are_refused(
+    source: str, option: tuple[str, ...], other: str, tune: Tune
+) -> None:
+    assert tune("record", "access.csv", "--from", source, *option) == 2
+    assert f"{option[0]} has an effect with --from {other} only, not with {source}" in tune.err
+
+
+@pytest.mark.parametrize(
     "entry",
     [
         {"payload": [{"model": "llama", "messages": [{"role": "user", "content": "x"}]}]},

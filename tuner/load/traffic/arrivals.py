@@ -221,6 +221,9 @@ def span_text(length_s: float) -> str:
     return f"{length_s / sizes[unit]:.4g} {unit}"
 
 
+_GAPS = "write gaps in microseconds, one per line"
+
+
 def read_trace(path: Path) -> npt.NDArray[np.float64]:
     """Gaps between requests in microseconds, one per line.
 
@@ -234,12 +237,12 @@ def read_trace(path: Path) -> npt.NDArray[np.float64]:
         gap = finite(line)
         if gap is None or gap < 0.0:
             recorded = line.startswith("{")
-            hint = "a recording is of arrivals: {kind: recording}" if recorded else ""
+            hint = "a recording is of arrivals: {kind: recording}" if recorded else _GAPS
             raise SpecError(f"{path}:{number}: not a gap in microseconds: {line!r}", hint)
         gaps.append(gap)
         total_us += gap
         if long := too_long(total_us / 1e6, "us"):
-            raise SpecError(f"{path}:{number}: {long}", "write gaps in microseconds, one per line")
+            raise SpecError(f"{path}:{number}: {long}", _GAPS)
     if not any(gaps):
         raise SpecError(
             f"{path}: no gaps between requests", "write gaps in microseconds, one per line"

@@ -145,6 +145,11 @@ DOCUMENTS = (
         "read it with --from inputs and a --rate",
     ),
     (
+        re.compile(r'\[\s*\{\s*"id"\s*:\s*\d+\s*,\s*"(?:model_name|timestamps|activity)"'),
+        "it is Triton's trace",
+        "read it with --from triton-trace",
+    ),
+    (
         re.compile(r'\{\s*"resourceMetrics"\s*:\s*\['),
         "it has metrics of OpenTelemetry, and no requests",
         _GIVE_REQUESTS,

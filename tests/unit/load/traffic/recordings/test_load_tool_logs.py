@@ -176,6 +176,7 @@ MATRIX = {"status": "success", "data": {"resultType": "matrix", "result": []}}
             "spans of OpenTelemetry",
             "--from triton-trace",
         ),
+        (json.dumps([{"id": 1, "model_name": "m"}]), "it is Triton's trace", "--from triton-trace"),
         (json.dumps({"resourceMetrics": [{}]}), "metrics of OpenTelemetry", "arrivals.rate"),
         (json.dumps({"resourceLogs": [{}]}), "lines of a log in records of Open", "jq -r"),
         (json.dumps({"model_stats": [{"name": "m"}]}), "Triton's statistics", "trace"),
