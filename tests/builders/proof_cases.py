@@ -12,6 +12,7 @@ from builders.proving import (
     THIRD,
     ProvingBench,
     lost_at,
+    lost_without_overload,
     prove,
     searched,
     spec_of,
@@ -87,6 +88,10 @@ BETTER, KEPT, OPEN = Status.IMPROVED, Status.KEPT, Status.NOT_KNOWN
 CASES: dict[str, ProofCase] = {
     "twice as much": ProofCase((500, 1000), BETTER, OTHER, 3),
     "the current config is far behind": ProofCase((100, 1000), BETTER, OTHER, 0),
+    "the first round shows that the current config is far behind": ProofCase(
+        (100, 1000, 250), BETTER, OTHER, 1,
+        trials=lambda bench: [lost_without_overload(bench), *searched(bench, OTHER, THIRD)],
+    ),
     "the current config meets the SLOs at no load": ProofCase(
         (50, 1000), BETTER, OTHER, 0,
         trials=lambda bench: [trial(bench, 0, CURRENT, 90), *searched(bench, OTHER)],

@@ -94,6 +94,13 @@ def lost_at(bench: ProvingBench, number: int, candidate: Candidate, *levels: flo
     return replace(measured, state=TrialState.PRUNED, score=score)
 
 
+def lost_without_overload(bench: ProvingBench) -> Trial:
+    """The search ended the current config's trial at 400/s, before requests piled up."""
+    points = (judge_point(bench.spec.slos, synthetic_measurement(400.0, 80e3)),)
+    score = score_points(bench.spec.objective, points)
+    return Trial(0, CURRENT, TrialState.PRUNED, points, score)
+
+
 def searched(bench: ProvingBench, *candidates: Candidate) -> list[Trial]:
     """Each measured just below and just above its capacity, or at the loads the spec lists."""
     listed = a_session(bench, bench.spec, CURRENT).plan.listed

@@ -19,6 +19,7 @@ from builders.proving import (
     THIRD,
     ProvingBench,
     lost_at,
+    lost_without_overload,
     prove,
     result,
     searched,
@@ -140,13 +141,6 @@ def test_beside_a_config_three_times_behind_one_round_and_the_soak_are_enough() 
     missed_per_s = 110.0
     assert gain.ratio.low == pytest.approx(stored.winner.soak.credited_level / missed_per_s)
     assert gain.at_least
-
-
-def lost_without_overload(bench: ProvingBench) -> Trial:
-    """The search ended the current config's trial at 400/s, before requests piled up."""
-    points = (judge_point(bench.spec.slos, synthetic_measurement(400.0, 80e3)),)
-    score = score_points(bench.spec.objective, points)
-    return Trial(0, CURRENT, TrialState.PRUNED, points, score)
 
 
 def test_where_the_first_round_shows_a_config_far_better_both_are_soaked_next() -> None:
