@@ -133,7 +133,7 @@ def main(rates: tuple[float, ...], shapes: tuple[str, ...], without_perf_analyze
     for shape in shapes:
         with tempfile.TemporaryDirectory() as name, serving(shape, Path(name)) as (at, control):
             for protocol in Protocol:
-                target = LoadTarget("answers", at, protocol)
+                target = LoadTarget(at, protocol)
                 for rate in rates:
                     words = f"{protocol.value} FP32[{shape}] {rate:g}/s"
                     print(f"{words}: tune's {ours(target, shape, rate)}", flush=True)

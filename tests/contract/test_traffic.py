@@ -57,7 +57,7 @@ NAMED_ELSEWHERE = {
 
 def stream(**target: Any) -> Stream:
     form = RequestForm("m", {}, batched=True, batch_size=1)
-    to = LoadTarget("m", Endpoints("h:1", "g:1", None), **target)
+    to = LoadTarget(Endpoints("h:1", "g:1", None), **target)
     return Stream("m", to, form, (ShapedInputs(NOTHING),), StreamRequests("m"))
 
 

@@ -54,17 +54,14 @@ TOO_LATE = "no results by the deadline"
 
 @dataclass(frozen=True)
 class LoadTarget:
-    """The model under load, and its server's addresses.
+    """How the model under load receives requests.
 
     Attributes:
-        batch_size: Inferences in one request.
         streamed: The model is decoupled: it receives requests through gRPC streams.
     """
 
-    model: str
     endpoints: Endpoints
     protocol: Protocol = Protocol.GRPC
-    batch_size: int = 1
     streamed: bool = False
 
     @property
@@ -124,7 +121,7 @@ class Stream:
     """The requests of a stream on a running server, which defines their form.
 
     Attributes:
-        target: The model, and its server's addresses.
+        target: How the model receives them.
         shapes: Inputs by shape; each request has one shape.
         requests: The stream according to the spec.
     """
@@ -234,7 +231,7 @@ class Setup:
         """Adds the server's statistics, also by stream, and the readings of the machine."""
         samples = watched.between(observed.start_ns, observed.end_ns)
         counted = server_statistics(samples, self.models)
-        models = {stream.name: stream.target.model for stream in self.streams}
+        models = {stream.name: stream.requests.model for stream in self.streams}
         model, *others = {*models.values()}
         streams = {
             name: replace(part, server=counted.get(models[name]))

@@ -119,7 +119,7 @@ class StreamsLoad:
             raise
 
     def _answered_count(self) -> int:
-        models = {stream.target.model for stream in self.setup.streams}
+        models = {stream.requests.model for stream in self.setup.streams}
         return sum(self.setup.site.control.statistics(model).success_count for model in models)
 
     def answers(self) -> Mapping[str, ConfigAnswers]:
@@ -173,7 +173,7 @@ class StreamsLoad:
         return together([fill(s, seed, size) for s in streams or self.setup.streams])
 
     def _config(self, stream: Stream) -> Any:
-        return self.setup.site.control.running_config(stream.target.model)
+        return self.setup.site.control.running_config(stream.requests.model)
 
 
 def streams_load(
@@ -215,7 +215,7 @@ def _stream(
     config = control.running_config(model)
     streamed = config.model_transaction_policy.decoupled
     ids = ids_for(_answering(control, model))
-    target = LoadTarget(model, site.endpoints, protocol, requests.batch_size, streamed)
+    target = LoadTarget(site.endpoints, protocol, streamed)
     if isinstance(requests.inputs, RecordingInputs):
         assert recorded is not None  # the spec's checks require it
         shapes = tuple(shaped_contents(requests.inputs, recorded, inputs_of(config)))

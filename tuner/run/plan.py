@@ -19,6 +19,7 @@ from tuner.facts import Facts
 from tuner.load.generators import PERF_ANALYZER
 from tuner.load.perf_analyzer.generator import RunFiles, command_line
 from tuner.load.setup import LoadTarget
+from tuner.load.streams_load import stream_requests
 from tuner.measurement.measurement import LoadPoint
 from tuner.measurement.window import window_of
 from tuner.prepare.job import Job, Request, draw_up, prepare
@@ -299,10 +300,10 @@ def _commands(
         job.plan.arrivals, (job.plan.listed or (job.plan.levels.nearest(EXAMPLE_PER_S),))[0]
     )
     files = RunFiles(*(Path(n) for n in ("INPUTS.json", "INTERVALS.txt", "OUT.csv", "OUT.json")))
-    (stream,) = spec.streams.values()  # perf_analyzer supports one
+    (requests,) = stream_requests(spec).values()  # perf_analyzer supports one stream
     endpoints = replace(_ENDPOINTS, tls=spec.server.tls)
-    target = LoadTarget(stream.model, endpoints, spec.workload.protocol, stream.batch_size)
+    target = LoadTarget(endpoints, spec.workload.protocol)
     commands["perf_analyzer"] = command_line(
-        perf_analyzer, target, load, window_of(spec, load), files
+        perf_analyzer, target, requests, load, window_of(spec, load), files
     )
     return commands

@@ -161,7 +161,7 @@ def test_memory_is_that_of_the_last_start() -> None:
 def setup_answering(*counts: int, name: str = "m") -> Any:
     """Of one stream whose model has answered so many requests whenever it is looked at."""
     left = iter(counts)
-    stream = SimpleNamespace(name=name, target=SimpleNamespace(model="m"))
+    stream = SimpleNamespace(name=name, requests=SimpleNamespace(model="m"))
     control = SimpleNamespace(statistics=lambda _: StatisticsSnapshot(success_count=next(left)))
     return SimpleNamespace(streams=(stream,), site=SimpleNamespace(control=control))
 

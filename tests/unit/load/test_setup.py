@@ -33,7 +33,7 @@ from tuner.server.server import Endpoints
 from tuner.spec.workload import FileInputs
 
 NOTHING: Any = None
-TARGET = LoadTarget("m", Endpoints("h:1", "g:1", None))
+TARGET = LoadTarget(Endpoints("h:1", "g:1", None))
 MIXED = (MixedShapes(),)
 FORM = RequestForm("m", {}, batched=True, batch_size=1)
 WINDOW = Window(duration_s=8.0, warmup_s=1.0, deadline_s=60.0, tail_s=1.0)

@@ -13,7 +13,7 @@ from builders.messages_measuring import measured
 
 from tuner.load.latency import within_bounds
 from tuner.load.perf_analyzer.generator import RunFiles, command_line, interval_ms, load_s
-from tuner.load.setup import LoadTarget
+from tuner.load.setup import LoadTarget, StreamRequests
 from tuner.load.validity import client_kept_up, warnings_about
 from tuner.measurement.host_use import HostUse
 from tuner.measurement.measurement import (
@@ -195,8 +195,8 @@ def test_three_windows_cover_the_load(total_s: float) -> None:
 
 def test_stored_command_lines_of_load_generators_have_their_options() -> None:
     files = RunFiles(Path("in.json"), Path("gaps"), Path("out.csv"), Path("export.json"))
-    target = LoadTarget("m", ENDPOINTS, Protocol.GRPC, batch_size=4)
-    line = command_line(Path("/bin/pa"), target, poisson(200.0), WINDOW, files)
+    to = LoadTarget(ENDPOINTS, Protocol.GRPC), StreamRequests("m", batch_size=4)
+    line = command_line(Path("/bin/pa"), *to, poisson(200.0), WINDOW, files)
     assert line[:7] == ["/bin/pa", "-m", "m", "-u", "127.0.0.1:8001", "-i", "grpc"]
     options = dict(pairwise(line))
     assert options["--request-intervals"] == "gaps"
@@ -209,9 +209,9 @@ def test_stored_command_lines_of_load_generators_have_their_options() -> None:
 
 def test_a_closed_loop_over_http() -> None:
     files = RunFiles(Path("in.json"), Path("gaps"), Path("out.csv"), Path("export.json"))
-    target = LoadTarget("m", ENDPOINTS, Protocol.HTTP)
+    to = LoadTarget(ENDPOINTS, Protocol.HTTP), StreamRequests("m")
     closed = LoadPoint(Arrivals.CLOSED, 16)
-    line = command_line(Path("/bin/pa"), target, closed, WINDOW, files)
+    line = command_line(Path("/bin/pa"), *to, closed, WINDOW, files)
     options = dict(pairwise(line))
     assert (options["-u"], options["-i"]) == ("127.0.0.1:8000", "http")
     assert options["--concurrency-range"] == "16"

@@ -52,9 +52,7 @@ def texts(shares: dict[int, float]) -> Stream:
     """Requests of these lengths in tokens, with their shares."""
     shapes = tuple(ShapedInputs(NOTHING, f"[{n}]", share) for n, share in shares.items())
     form = RequestForm("m", {}, batched=True, batch_size=1)
-    return Stream(
-        "m", LoadTarget("m", Endpoints("h:1", "g:1", None)), form, shapes, StreamRequests("m")
-    )
+    return Stream("m", LoadTarget(Endpoints("h:1", "g:1", None)), form, shapes, StreamRequests("m"))
 
 
 @dataclass(frozen=True)

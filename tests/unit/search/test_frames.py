@@ -96,9 +96,7 @@ def answers(generator: type[PerfAnalyzer | OpenClient], monkeypatch: pytest.Monk
 def a_load(kind: GeneratorKind, starts: int, directory: Path) -> StreamsLoad:
     inputs: Any = SimpleNamespace(of_run=lambda *_: RunInputs([{}], None))
     form = RequestForm("m", {}, batched=False, batch_size=1)
-    stream = Stream(
-        "m", LoadTarget("m", ENDPOINTS), form, (ShapedInputs(inputs),), StreamRequests("m")
-    )
+    stream = Stream("m", LoadTarget(ENDPOINTS), form, (ShapedInputs(inputs),), StreamRequests("m"))
     counters = SimpleNamespace(success_count=0, fail_count=0)
     control: Any = SimpleNamespace(statistics=lambda _: counters, metrics=lambda: None)
     site = Site(control, ENDPOINTS, PROGRAM, directory)

@@ -115,7 +115,7 @@ class Run:
                 streams[stream.name] = replace(of_stream, background=stream.background)
         shared = judged.part([k for k, s in enumerate(self.streams) if not s.background])
         observed = observe(shared, window, spells_ns, self.begun_ns)
-        size = self.streams[0].target.batch_size
+        size = self.streams[0].requests.batch_size
         bounds = window.of("").bounds
         total = part_figures(observed, shared, self.load, self.seed, bounds, size)
         if streams:
@@ -139,7 +139,7 @@ class Run:
             stream.load(self.load),
             seeds.of_stream(self.seed, stream.name, self.streams),
             window.bounds,
-            stream.target.batch_size,
+            stream.requests.batch_size,
         )
 
     def part(self, streams: Sequence[int], shape: int | None = None) -> StreamSlice:

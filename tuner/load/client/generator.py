@@ -162,7 +162,7 @@ class OpenClient(Setup):
                 lines = None if plan.lines is None else plan.lines[order == len(built)]
                 count = next(counts)
                 shape_seed = seeds.of_stream(of_stream, shape.name, stream.shapes)
-                given = shape.inputs.of_run(shape_seed, count * target.batch_size, lines)
+                given = shape.inputs.of_run(shape_seed, count * stream.requests.batch_size, lines)
                 form = stream.form, count, target.protocol
                 built.append(build(given.inferences, *form, head, lay))
                 warnings += given.warnings
@@ -203,7 +203,7 @@ class OpenClient(Setup):
             return no_early_end
         due: defaultdict[str, dict[str, Times]] = defaultdict(dict)
         for number, stream in enumerate(self.streams):
-            due[stream.target.model][stream.name] = plan.of(number)
+            due[stream.requests.model][stream.name] = plan.of(number)
         watches = [
             SloLost(due_s, window, partial(self._settled_count, model))
             for model, due_s in due.items()

@@ -16,7 +16,7 @@ from tuner.errors import LoadFailedError, ServerGoneError
 from tuner.load.latency import Observed, begun_ns, figures_of, observe_closed, observe_open
 from tuner.load.perf_analyzer import outputs
 from tuner.load.perf_analyzer.input_file import write_inputs
-from tuner.load.setup import TOO_LATE, LoadTarget, Setup, Stream, spans_of
+from tuner.load.setup import TOO_LATE, LoadTarget, Setup, Stream, StreamRequests, spans_of
 from tuner.load.traffic import arrivals
 from tuner.load.traffic.inputs import MAX_THREADS, RunInputs
 from tuner.load.validity import (
@@ -99,9 +99,9 @@ class PerfAnalyzer(Setup):
 
     def _prepare(self, load: LoadPoint, window: Window, seed: int, private: Path) -> _Run:
         """Writes the inputs and the intervals between requests."""
-        target = self.stream.target
+        requests = self.stream.requests
         seconds = load_s(interval_ms(window.total_s))
-        steps = arrivals.expected_requests(load, seconds) * target.batch_size
+        steps = arrivals.expected_requests(load, seconds) * requests.batch_size
         given = self.stream.shapes[0].inputs.of_run(seed, steps)
         files = RunFiles(
             *(private / "inputs.json", private / "intervals"),
@@ -112,7 +112,8 @@ class PerfAnalyzer(Setup):
         if load.arrivals.open_loop:
             times = arrivals.arrivals_of(load, spans_of(window), seed, self.shape)
             due_s = arrivals.write_intervals(times, files.intervals)
-        command = command_line(self.site.program.binary, target, load, window, files)
+        to = self.stream.target, requests
+        command = command_line(self.site.program.binary, *to, load, window, files)
         return _Run(self, load, window, seed, given, files, command, due_s, private / "log")
 
 
@@ -226,7 +227,7 @@ class _Run:
         tool, stream = self.tool, self.tool.stream
         observed, window = self._observe(watched, ended)
         result = figures_of(
-            observed, self.load, self.seed, stream.target.batch_size, bounds=window.bounds
+            observed, self.load, self.seed, stream.requests.batch_size, bounds=window.bounds
         )
         if ended.stopped_ns is None:  # a stopped run writes no report
             report = outputs.read_report(self.files.csv)
@@ -281,7 +282,7 @@ class _Run:
 
     @property
     def _model(self) -> str:
-        return self.tool.stream.target.model
+        return self.tool.stream.requests.model
 
     def check_model(self, watched: Sampler, *, dropped: bool) -> None:
         """Checks for failed requests, which perf_analyzer may leave out of its results.
@@ -340,7 +341,12 @@ def load_s(interval: int) -> float:
 
 
 def command_line(
-    binary: Path, target: LoadTarget, load: LoadPoint, window: Window, files: RunFiles
+    binary: Path,
+    target: LoadTarget,
+    requests: StreamRequests,
+    load: LoadPoint,
+    window: Window,
+    files: RunFiles,
 ) -> list[str]:
     """Arguments of one run: fixed windows, asynchronous requests, tune's inputs and arrivals.
 
@@ -348,11 +354,11 @@ def command_line(
     Otherwise perf_analyzer repeats until its figures agree, and gives no result if they never do
     (three windows of a few Poisson arrivals differ by more than a factor of ten).
     """
-    argv = [str(binary), "-m", target.model, "-u", target.address, "-i", target.protocol.value]
+    argv = [str(binary), "-m", requests.model, "-u", target.address, "-i", target.protocol.value]
     if (tls := target.endpoints.tls_of("grpc")) is not None:
         given = zip(_TLS_FILES, tls.ca_key_and_cert, strict=True)
         argv += ["--ssl-grpc-use-ssl", *(f"--ssl-grpc-{n}-file={f}" for n, f in given if f)]
-    argv += ["--async", "--max-threads", str(MAX_THREADS), "-b", str(target.batch_size)]
+    argv += ["--async", "--max-threads", str(MAX_THREADS), "-b", str(requests.batch_size)]
     if load.arrivals.open_loop:
         argv += ["--request-intervals", str(files.intervals)]
     else:

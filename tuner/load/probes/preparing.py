@@ -27,7 +27,7 @@ from tuner.load.client.calls import Reply, asking, reply_to
 from tuner.load.perf_analyzer.outputs import bare_words
 from tuner.load.probes.answers import unlike_config
 from tuner.load.probes.warming import FirstCalls, warm_batches
-from tuner.load.setup import LoadTarget, Stream
+from tuner.load.setup import Stream
 from tuner.load.traffic.encoding import build
 from tuner.load.traffic.inputs import MAX_STEPS
 from tuner.reason import Fact, Reason, ReasonKind
@@ -69,12 +69,14 @@ def await_first_answers(
     # Triton makes one instance if the config asks for none.
     instances = sum(max(g.count, 1) * max(len(g.gpus), 1) for g in config.instance_group) or 1
     count = min(instances, MOST_AT_ONCE)
-    questions, model = _built([(stream, count)]), stream.target.model
+    questions, model = _built([(stream, count)]), stream.requests.model
     if questions is None:
         return FirstCalls(model)  # only perf_analyzer can send these inputs
     with asking(stream.target.endpoints, QUIET_S) as method:
         begin = time.monotonic()
-        sent = [t.future_by(method)(question, timeout=patience_s) for question, t in questions]
+        sent = [
+            s.target.future_by(method)(question, timeout=patience_s) for question, s in questions
+        ]
         if not _all_done(sent, begin + QUIET_S):
             note(f"waiting for the first answer of {model}, up to {patience_s:g} s")
         replies = [_reply(call, model, patience_s) for call in sent]
@@ -111,7 +113,10 @@ def seconds_for(wanted: Sequence[tuple[Stream, int]], patience_s: float) -> floa
         return None
     with asking(wanted[0][0].target.endpoints, patience_s) as method:
         begin = time.monotonic()
-        calls = [(t.future_by(method)(q, timeout=patience_s), t.model) for q, t in questions]
+        calls = [
+            (stream.target.future_by(method)(question, timeout=patience_s), stream.requests.model)
+            for question, stream in questions
+        ]
         errors = [call.exception() for call, _ in calls]
         took_s = time.monotonic() - begin
     if any(errors):
@@ -122,13 +127,11 @@ def seconds_for(wanted: Sequence[tuple[Stream, int]], patience_s: float) -> floa
     return took_s
 
 
-def _built(wanted: Sequence[tuple[Stream, int]]) -> list[tuple[bytes, LoadTarget]] | None:
-    """Requests, each with its target; None if only perf_analyzer can send them."""
+def _built(wanted: Sequence[tuple[Stream, int]]) -> list[tuple[bytes, Stream]] | None:
+    """Requests, each with its stream; None if only perf_analyzer can send them."""
     try:
         return [
-            (question, stream.target)
-            for stream, count in wanted
-            for question in stream.questions(count)
+            (question, stream) for stream, count in wanted for question in stream.questions(count)
         ]
     except (LoadFailedError, SpecError):
         return None

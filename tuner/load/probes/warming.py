@@ -146,7 +146,7 @@ def warm_batches(
                 usual_s += TWICE * sum(row.seconds for row in timed) * (instances > 1)
                 rows += timed
             usual_s += len(took_s) * min(took_s, default=0.0)
-    return FirstCalls(stream.target.model, calls, sorted(left), tuple(rows))
+    return FirstCalls(stream.requests.model, calls, sorted(left), tuple(rows))
 
 
 class _BatchCaller:

@@ -90,7 +90,7 @@ def warm_up(setup: Setup, texts: Mapping[str, str], patience_s: float, note: Not
     Raises:
         TrialError: A model does not load with its config, or does not answer.
     """
-    streams = {s.target.model: s for s in setup.streams if s.target.model in texts}
+    streams = {s.requests.model: s for s in setup.streams if s.requests.model in texts}
     control = setup.site.control
     results = (_tried(s, control, texts[m], patience_s, note) for m, s in streams.items())
     return next(filter(None, results), None)
@@ -104,7 +104,7 @@ def _tried(
     if not slow:
         return None
     result = WarmUp(
-        stream.target.model,
+        stream.requests.model,
         tuple(sorted(slow)),
         block_for(stream, slow),
         max(calls.longest_s for calls in slow.values()),
@@ -123,7 +123,7 @@ def _loaded(
     stream: Stream, control: Control, text: str, patience_s: float, note: Note
 ) -> tuple[float, FirstCalls]:
     """Duration of a load of an unloaded model, and its first calls."""
-    model = stream.target.model
+    model = stream.requests.model
     control.unload(model, patience_s)
     begin = time.monotonic()
     control.load(model, to_load_json(parse(text)), patience_s)

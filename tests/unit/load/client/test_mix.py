@@ -46,10 +46,10 @@ WINDOW = Window(duration_s=10.0, warmup_s=0.5, deadline_s=60.0, tail_s=0.5, boun
 def stream(name: str, share: float, rate: float | None = None, batch_size: int = 1) -> Stream:
     return Stream(
         name,
-        LoadTarget(name, ENDPOINTS, batch_size=batch_size),
+        LoadTarget(ENDPOINTS),
         FORM,
         (ShapedInputs(NOTHING),),
-        StreamRequests(name, share=share, rate_per_s=rate),
+        StreamRequests(name, batch_size=batch_size, share=share, rate_per_s=rate),
     )
 
 

@@ -118,7 +118,7 @@ def test_inputs_that_the_model_refuses_do_not_end_filling(error: FakeRpcError) -
 def test_without_repeated_inputs_nothing_is_probed(tmp_path: Path) -> None:
     """No channel is opened either, which this test could not."""
     inputs = DrawnInputs(RandomInputs(kind="random"), [TensorShape("x", "FP32", (4,))])
-    nowhere = LoadTarget("m", Endpoints("nowhere:1", "nowhere:2", None))
+    nowhere = LoadTarget(Endpoints("nowhere:1", "nowhere:2", None))
     filling = fill(
         Stream("m", nowhere, FORM, (ShapedInputs(inputs),), StreamRequests("m")), seed=1, size=1000
     )

@@ -102,7 +102,7 @@ def ask(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
         inputs = DrawnInputs(RandomInputs(kind="random"), [TensorShape("x", "FP32", (width,))])
         stream = Stream(
             "m",
-            LoadTarget("m", Endpoints("h:1", "h:2", None)),
+            LoadTarget(Endpoints("h:1", "h:2", None)),
             form,
             (ShapedInputs(inputs),),
             StreamRequests("m"),

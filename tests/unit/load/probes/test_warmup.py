@@ -69,7 +69,7 @@ def test_each_size_of_each_shape_has_a_separate_sample(tmp_path: Path) -> None:
         for size in (64, 256)
     )
     stream = Stream(
-        "m", LoadTarget("m", Endpoints("h:1", "h:2", None)), form, shapes, StreamRequests("m")
+        "m", LoadTarget(Endpoints("h:1", "h:2", None)), form, shapes, StreamRequests("m")
     )
     slow = {2: CallTimes(0.7, 0.01), 1: CallTimes(0.9, 0.01, 3)}
     config = parse(block_for(stream, slow))

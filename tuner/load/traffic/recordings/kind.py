@@ -34,7 +34,7 @@ class Recordings(Traffic):
 
     @classmethod
     def of(cls, workload: Workload, streams: Sequence[Stream]) -> Recordings | None:
-        models = {stream.name: stream.target.model for stream in streams}
+        models = {stream.name: stream.requests.model for stream in streams}
         traffic = recorded_traffic(workload.arrivals, models)
         return None if traffic is None else cls(traffic)
 

@@ -254,7 +254,7 @@ def run_of(outcomes: dict[int, Outcome] | None = None) -> Run:
         sent_ns + 100 * MS,
         np.full(COUNT, 3),
     )
-    target = LoadTarget("m", Endpoints("h:1", "g:1", None), streamed=True)
+    target = LoadTarget(Endpoints("h:1", "g:1", None), streamed=True)
     form, inputs = RequestForm("m", {}, batched=True, batch_size=1), ShapedInputs(None)  # type: ignore[arg-type]
     plan = Schedule(due_s, np.zeros(COUNT, np.int64))
     streams = [Stream("m", target, form, (inputs,), StreamRequests("m"))]
