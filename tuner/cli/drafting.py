@@ -137,7 +137,8 @@ def _read_parts(
         text = f"{files.directory} holds neither a config.pbtxt nor a model"
         text += passed_over(files.directory)
         if inner := repositories_in(files.directory):
-            raise SpecError(text, f"it holds models: tune init MODEL --repository {inner[0]}")
+            command = shlex.join(["tune", "init", "MODEL", "--repository", str(inner[0])])
+            raise SpecError(text, f"it holds models: {command}")
         hint = "put the model's file into a version directory, such as 1"
         if unread := [finding for finding in faults if finding.rule == "config-file"]:
             text += f": {unread[0].message}"

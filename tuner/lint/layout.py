@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Collection, Iterator, Sequence
 from difflib import get_close_matches
 from pathlib import Path
@@ -60,7 +61,8 @@ def _no_model(folder: Path) -> LintFinding:
     hint = "Triton takes each folder for a model: move it out of the repository"
     if inner := repositories_in(folder):
         text = f"this is no model: models lie in {listed(inner)}"
-        hint = f"move it out of this repository; tune lint {inner[0]} checks what it holds"
+        command = shlex.join(["tune", "lint", str(inner[0])])
+        hint = f"move it out of this repository; {command} checks what it holds"
     return LintFinding(folder, 1, None, Severity.ERROR, "no-backend", text, hint)
 
 
@@ -120,6 +122,9 @@ def _hint(directory: Path, backend: str, wanted: Collection[str] = ()) -> str:
     if len(alike) == 1:
         name, file = alike[0]
         return f'rename {name} to {file}, or write default_model_filename: "{name}"'
+    for name in present:
+        if FILES.get(name, backend) != backend:
+            return f"it holds {name}, which is for backend: {FILES[name]}"
     return f"it holds {listed(present)}" if present else "it is empty"
 
 

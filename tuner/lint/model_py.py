@@ -198,7 +198,8 @@ def _lint_execute(
     if batches and (loop := _loop_with_work(execute, later)) is not None:
         text = "execute handles one request after the other: batching reduces calls but not compute"
         yield _at(path, loop[0], Severity.NOTE, "per-request-loop", text, loop[1])
-    endless = next((n for n in ast.walk(execute) if isinstance(n, ast.While)), None)
+    loops = (n for n in ast.walk(execute) if isinstance(n, ast.While))
+    endless = next((loop for loop in loops if _goes_on(loop)), None)
     if endless is not None and not checks_cancelled:
         text = "the loop continues after the client has given up"
         hint = "call request.is_cancelled() in it (gRPC clients only)"
@@ -207,6 +208,13 @@ def _lint_execute(
         if dotted(call.func) == "time.sleep":
             text = "execute sleeps, which blocks its instance"
             yield _at(path, call, Severity.WARNING, "sleep", text)
+
+
+def _goes_on(loop: ast.While) -> bool:
+    """Whether a loop has no end of its own, or works: calls the model's code, answers or waits."""
+    names = [dotted(call.func) for call in calls_in(loop)]
+    works = any(n.startswith("self.") or n.endswith((".exec", ".send", "sleep")) for n in names)
+    return works or (isinstance(loop.test, ast.Constant) and bool(loop.test.value))
 
 
 def _loop_with_work(execute: Function, later: Collection[str]) -> tuple[ast.AST, str] | None:

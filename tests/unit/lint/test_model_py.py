@@ -116,7 +116,9 @@ def test_gathering_inputs_and_one_call_is_as_it_should_be():
 def test_a_loop_that_asks_for_cancellation():
     execute = "while self.more():\n    if r.is_cancelled(): break"
     assert lint(execute) == []
-    assert lint("while self.more():\n    step()") == [("cancellation", Severity.NOTE)]
+    for endless in ("self.more():\n    step()", "True:\n    step()", "x:\n    sender.send(y)"):
+        assert lint(f"while {endless}") == [("cancellation", Severity.NOTE)]
+    assert lint("while len(rows) < 4:\n    rows.append(0)") == []
 
 
 def test_sleep_in_execute_is_reported_and_in_initialize_is_not():

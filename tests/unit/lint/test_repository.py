@@ -450,6 +450,7 @@ def test_findings_about_version_directories(repository):
         ('backend: "tensorrt"', ["1/dla.plan"], 'write default_model_filename: "dla.plan"'),
         ('backend: "python" default_model_filename: "a.py"', ["1/model.py"], "model.py to a.py"),
         ('backend: "onnxruntime"', ["1/a.onnx", "1/b.onnx"], "it holds a.onnx, b.onnx"),
+        ('platform: "onnxruntime_onnx"', ["1/model.py"], "model.py, which is for backend: python"),
     ],
 )
 def test_the_file_a_backend_looks_for(repository, config, files, hint):
