@@ -9,10 +9,13 @@ from typing import Any
 from tuner.modelconfig.schema import ModelConfig, enum_name
 
 #: Words of names of what code acts on: of these a request has one, whatever number dims allow.
-SETTING = re.compile(
+_SETTING = re.compile(
     r"beam|count|guidance|height|len(gth)?s?|limit|max|min|num(?!er)\w*|scale|seed|size|steps?|"
     r"temperature|threshold|top|width"
 )
+#: Types that sound is seldom in, and, of such, words for a number of what is wanted.
+_WIDE = ("TYPE_INT32", "TYPE_INT64", "TYPE_UINT32", "TYPE_UINT64")
+_COUNT = re.compile(rf"{_SETTING.pattern}|samples")
 #: Dimensions of a picture without its batch, and the numbers of its channels.
 PICTURE, CHANNELS = 3, (1, 3, 4)
 
@@ -31,9 +34,14 @@ def _names(tensor: Any, config: ModelConfig) -> Iterator[str]:
 
 def has_one(tensor: Any, config: ModelConfig) -> bool:
     """Whether most clients send one: a text, a switch, or a setting."""
-    kind = enum_name(tensor, "data_type")
-    setting = list(tensor.dims) == [-1] and is_named(tensor, SETTING, config)
-    return kind in ("TYPE_STRING", "TYPE_BOOL") or setting
+    one = enum_name(tensor, "data_type") in ("TYPE_STRING", "TYPE_BOOL")
+    return one or is_setting(tensor, config)
+
+
+def is_setting(tensor: Any, config: ModelConfig) -> bool:
+    """Whether an input of an open length probably is what code acts on."""
+    words = _COUNT if enum_name(tensor, "data_type") in _WIDE else _SETTING
+    return list(tensor.dims) == [-1] and is_named(tensor, words, config)
 
 
 def begins_with_batch(tensor: Any, config: ModelConfig) -> bool:

@@ -12,7 +12,7 @@ from typing import Any
 from tuner.errors import SpecError
 from tuner.modelconfig.backends import is_ensemble
 from tuner.modelconfig.base import inputs_of_any_length
-from tuner.modelconfig.lengths import SETTING, begins_with_batch, has_one, is_named
+from tuner.modelconfig.lengths import begins_with_batch, has_one, is_named, is_setting
 from tuner.modelconfig.schema import (
     batches_sequences,
     enum_name,
@@ -169,25 +169,32 @@ def answering(models: Mapping[str, DraftedModel], model: str) -> list[str]:
 def open_shapes(config: Any) -> dict[str, list[int]]:
     """A guess for each input of a request whose shape config.pbtxt leaves open, by name.
 
-    The guess is the same for each open dimension, and small enough for `MOST_ELEMENTS`. Of a model
-    whose inputs are all optional, every input has its shape: those without one are not sent.
+    The guess is the same for each open dimension, since inputs often have one length, such as
+    embeddings and their mask, and small enough for `MOST_ELEMENTS` of each. Most clients send one
+    text, one of each setting, and a batch of one. Of a model whose inputs are all optional, every
+    input has its shape: those without one are not sent.
     """
     choose = all(tensor.optional for tensor in config.input)
-    return {
-        tensor.name: _guess(tensor, config)
-        for tensor in inputs_sent(config)
-        if choose or any(d < 0 for d in tensor.dims)
-    }
+    tensors = [t for t in inputs_sent(config) if choose or any(d < 0 for d in t.dims)]
+    dims = {tensor.name: list(tensor.dims) for tensor in tensors}
+    for tensor in tensors:
+        if begins_with_batch(tensor, config):
+            dims[tensor.name][0] = 1
+    ones = {tensor.name for tensor in tensors if has_one(tensor, config)}
+    length = min((_length(dims[name]) for name in dims if name not in ones), default=1)
+    return {name: _sized(given, 1 if name in ones else length) for name, given in dims.items()}
 
 
-def _guess(tensor: Any, config: Any) -> list[int]:
-    """Most clients send one text, one of each setting, and a batch of one."""
-    dims, guess = list(tensor.dims), 1 if has_one(tensor, config) else OPEN_DIMENSION
-    if begins_with_batch(tensor, config):
-        dims[0] = 1
-    while guess > 1 and math.prod(guess if d < 0 else d for d in dims) > MOST_ELEMENTS:
+def _length(dims: list[int]) -> int:
+    """The largest guess that keeps an input small."""
+    guess = OPEN_DIMENSION
+    while guess > 1 and math.prod(_sized(dims, guess)) > MOST_ELEMENTS:
         guess //= 2
-    return [guess if d < 0 else d for d in dims]
+    return guess
+
+
+def _sized(dims: list[int], guess: int) -> list[int]:
+    return [guess if dim < 0 else dim for dim in dims]
 
 
 def _head(place: list[DraftEntry], given: Given) -> Iterator[DraftEntry | Remark]:
@@ -298,9 +305,9 @@ def _random_inputs(config: Any, given: Given) -> Iterator[DraftEntry | Remark]:
 def _has_meaning(tensor: Any, config: Any) -> bool:
     """Whether a tensor is probably a number that the code acts on, or the bytes of a file."""
     kind, dims = enum_name(tensor, "data_type"), list(tensor.dims)
-    words = (SETTING, _REFERRING)
-    open_one = dims == [-1] and any(is_named(tensor, word, config) for word in words)
-    number = kind.startswith(("TYPE_INT", "TYPE_UINT")) and (dims == [1] or open_one)
+    referring = dims == [-1] and is_named(tensor, _REFERRING, config)
+    one = dims == [1] or is_setting(tensor, config) or referring
+    number = kind.startswith(("TYPE_INT", "TYPE_UINT")) and one
     return (number and not tensor.is_shape_tensor) or (kind == "TYPE_UINT8" and dims == [-1])
 
 

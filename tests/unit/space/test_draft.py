@@ -204,6 +204,17 @@ def test_one_length_is_no_matter_where_a_request_has_one_or_none(
     assert "one length for all" not in drafted(tmp_path, config)[0]
 
 
+def test_open_dimensions_of_all_inputs_get_one_length(tmp_path: Path) -> None:
+    inputs = (
+        '{ name: "inputs_embeds" data_type: TYPE_FP16 dims: [ -1, 1536 ] }, '
+        '{ name: "attention_mask" data_type: TYPE_INT64 dims: [ -1 ] }, '
+        '{ name: "prompt" data_type: TYPE_STRING dims: [ -1 ] }'
+    )
+    text, *_ = drafted(tmp_path, f'name: "m" max_batch_size: 8 input [ {inputs} ]')
+    shapes = yaml.safe_load(text)["workload"]["inputs"]["shapes"]
+    assert shapes == {"inputs_embeds": [32, 1536], "attention_mask": [32], "prompt": [1]}
+
+
 @pytest.mark.parametrize(
     ("size", "dims", "guess"),
     [
@@ -597,6 +608,7 @@ def test_one_text_and_one_of_a_setting_are_guessed_where_a_request_may_carry_man
     inputs = [
         *(('"prompt"', "STRING", "-1"), ('"pcm"', "FP32", "-1"), ('"table"', "STRING", "-1, 5")),
         *(('"WAV_LENS"', "INT32", "-1"), ('"numSteps"', "INT64", "-1"), ('"top_p"', "FP32", "-1")),
+        *(('"SAMPLES"', "INT32", "-1"), ('"samples"', "INT16", "-1")),
         *(
             ('"stream"', "BOOL", "-1"),
             ('"ids"', "INT64", "-1"),
@@ -607,8 +619,8 @@ def test_one_text_and_one_of_a_setting_are_guessed_where_a_request_may_carry_man
     tensors = (f"{{ name: {n} data_type: TYPE_{t} dims: [ {d} ] }}" for n, t, d in inputs)
     config = parse(f"input [ {', '.join(tensors)} ]")
     shapes = yaml.safe_load(draft_spec({"m": DraftedModel(config)}, Machine(4), "models"))
-    one = {name: [1] for name in ("prompt", "WAV_LENS", "numSteps", "top_p", "stream")}
-    many = {name: [128] for name in ("pcm", "ids", "numerical")}
+    one = {name: [1] for name in ("prompt", "WAV_LENS", "numSteps", "top_p", "stream", "SAMPLES")}
+    many = {name: [128] for name in ("pcm", "ids", "numerical", "samples")}
     expected = {**one, **many, "table": [1, 5], "size": [128, 2]}
     assert shapes["workload"]["inputs"]["shapes"] == expected
 
