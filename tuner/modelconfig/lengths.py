@@ -16,6 +16,8 @@ _SETTING = re.compile(
 #: Types that sound is seldom in, and, of such, words for a number of what is wanted.
 _WIDE = ("TYPE_INT32", "TYPE_INT64", "TYPE_UINT32", "TYPE_UINT64")
 _COUNT = re.compile(rf"{_SETTING.pattern}|samples")
+#: Words of names of a picture, whose open dimensions are its height and width.
+_PICTURED = re.compile(r"image|img|picture|photo|frame")
 #: Dimensions of a picture without its batch, and the numbers of its channels.
 PICTURE, CHANNELS = 3, (1, 3, 4)
 
@@ -49,5 +51,7 @@ def begins_with_batch(tensor: Any, config: ModelConfig) -> bool:
     dims = list(tensor.dims)
     if config.max_batch_size or len(dims) < 2 or dims[0] != -1:
         return False
-    picture = len(dims) == PICTURE and dims[-1] in CHANNELS
-    return len(dims) > PICTURE or (-1 in dims[1:] and not picture)
+    if len(dims) > PICTURE:
+        return True
+    one = enum_name(tensor, "data_type") == "TYPE_UINT8" or is_named(tensor, _PICTURED, config)
+    return -1 in dims[1:] and not (one or (len(dims) == PICTURE and dims[-1] in CHANNELS))

@@ -219,6 +219,7 @@ def test_open_dimensions_of_all_inputs_get_one_length(tmp_path: Path) -> None:
     ("size", "dims", "guess"),
     [
         (0, "-1, -1", [1, 128]),
+        (0, "-1, -1, 384", [1, 128, 384]),
         (0, "-1, 3, -1, -1", [1, 3, 128, 128]),
         (0, "-1, 3, 640, 640", [1, 3, 640, 640]),
         (0, "-1, -1, 3", [128, 128, 3]),  # a picture, or text of a fixed width
@@ -233,6 +234,19 @@ def test_a_first_open_dimension_is_the_batch_where_triton_forms_none(
     io = f'input {{ name: "x" data_type: TYPE_INT64 dims: [ {dims} ] }}'
     text, *_ = drafted(tmp_path, f'name: "m" max_batch_size: {size} {io}')
     assert yaml.safe_load(text)["workload"]["inputs"]["shapes"] == {"x": guess}
+
+
+@pytest.mark.parametrize(
+    "tensor",
+    ['"mask_image" data_type: TYPE_FP32', '"pixels" data_type: TYPE_UINT8'],
+)
+def test_a_picture_has_no_batch_in_front_unless_it_has_four_dimensions(
+    tmp_path: Path, tensor: str
+) -> None:
+    for dims, guess in (("-1, -1", [128, 128]), ("-1, 8, 8, 3", [1, 8, 8, 3])):
+        io = f'name: "m" input {{ name: {tensor} dims: [ {dims} ] }}'
+        (shape,) = yaml.safe_load(drafted(tmp_path, io)[0])["workload"]["inputs"]["shapes"].values()
+        assert shape == guess
 
 
 def test_input_of_an_ensemble_is_a_setting_where_its_step_says_so() -> None:
