@@ -95,6 +95,12 @@ _MODULES = {
 #: Names that other tools use for a command and whose spelling does not suggest the right one.
 _MEANT = {
     **dict.fromkeys(("list", "ls", "status", "runs", "show"), "report"),
+    **dict.fromkeys(("optimize", "search", "profile", "analyze", "tune", "start"), "run"),
+    **dict.fromkeys(("benchmark", "bench", "measure", "perf"), "check"),
+    **dict.fromkeys(("replicas", "capacity", "cost"), "size"),
+    **dict.fromkeys(("undo", "restore", "revert"), "rollback"),
+    **dict.fromkeys(("draft", "create", "new"), "init"),
+    **dict.fromkeys(("preview", "dry-run", "validate"), "plan"),
     "worker": "run --on ray",
 }
 

@@ -82,12 +82,22 @@ def _run(
     except click.ClickException as error:
         context = error.ctx if isinstance(error, click.UsageError) else None
         advice = f"{context.command_path} --help" if context else ""
+        if isinstance(error, click.NoSuchOption) and not error.possibilities:
+            advice = _OF_OTHERS.get(error.option_name, advice)
         show_error(SpecError(error.format_message(), advice))
         return error.exit_code
     except (click.Abort, KeyboardInterrupt):
         return _stopped(arguments)
     except Exception as error:
         return _stopped(arguments) if heard else show_failure(error, debug=debug)
+
+
+#: Options of other commands and tools, and what to do instead.
+_OF_OTHERS = {
+    "--dry-run": "tune plan SPEC shows what a run would do",
+    "--latency-budget": "write it as an SLO: --slo 'p99_latency <= 50ms'",
+    "--repository": "name a model with its repository, DIRECTORY/MODEL; a spec has repository",
+}
 
 
 def _stopped(arguments: Sequence[str]) -> int:

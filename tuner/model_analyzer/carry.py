@@ -46,8 +46,9 @@ _METRICS = {
     **{f"perf_latency_{kind}": METRICS[f"{kind}_latency"] for kind in ("avg", "p90", "p95", "p99")},
 }
 #: Fields that a draft does not search, with what is inside them.
-_FIXED = (VERSION_POLICY, "response_cache")
+_FIXED = (VERSION_POLICY,)
 _PLACEMENT = ("instance_group.kind", "instance_group.gpus")
+_STAYS = "stays as in config.pbtxt"
 
 
 def repository_of(profile: Profile) -> Path | None:
@@ -380,9 +381,16 @@ def _is_so(config: Any, path: str, values: list[Any]) -> bool:
 
 def _refusal(config: Any, path: str, values: list[Any]) -> str:
     """Why a spec cannot search these values of a field; empty if it can."""
-    stays = "stays as in config.pbtxt"
     if any(path == fixed or is_inside(path, fixed) for fixed in _FIXED + _PLACEMENT):
-        return stays
+        return _STAYS
+    if is_inside(path, "response_cache"):
+        return "search response_cache.size, and say in workload.inputs how often inputs repeat"
+    try:
+        canonical(path)
+    except SpecError as error:
+        return error.message
+    if not is_searchable(path):
+        return _STAYS
     if not values:
         return "a spec searches single fields, by path, with one value at a time"
     if path == MAX_BATCH_SIZE and 0 in values:
@@ -394,4 +402,4 @@ def _refusal(config: Any, path: str, values: list[Any]) -> str:
             with_fields(config, {**batched, canonical(path): sizes})
     except SpecError as error:
         return error.message
-    return "" if is_searchable(path) else stays
+    return ""

@@ -283,6 +283,9 @@ def test_help_of_a_command_is_that_of_its_option(tune: Tune) -> None:
         ("inti", "init"),
         ("rnu", "run"),
         ("chekc", "check"),
+        ("optimize", "run"),
+        ("benchmark", "check"),
+        ("undo", "rollback"),
     ],
 )
 def test_a_command_that_is_not_there_suggests_the_one_meant(
@@ -291,6 +294,22 @@ def test_a_command_that_is_not_there_suggests_the_one_meant(
     for words in ([word], ["help", word]):
         assert tune(*words) == 2
         assert f"there is no command '{word}'; did you mean {meant}?" in tune.err
+
+
+@pytest.mark.parametrize(
+    ("words", "advice"),
+    [
+        (("run", "s.yaml", "--dry-run"), "tune plan SPEC"),
+        (("init", "m", "--latency-budget", "50"), "--slo 'p99_latency <= 50ms'"),
+        (("run", "m", "--repository", "models"), "DIRECTORY/MODEL"),
+        (("plan", "s.yaml", "--no-such"), "tune plan --help"),
+    ],
+)
+def test_an_option_of_another_command_says_what_to_do(
+    words: tuple[str, ...], advice: str, tune: Tune
+) -> None:
+    assert tune(*words) == 2
+    assert advice in tune.err.partition("next:")[2]
 
 
 def test_version_is_a_command_too(tune: Tune, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -431,6 +431,11 @@ analysis_models: {m: {constraints: {perf_latency_p95: {max: 7}}}, other: {}}""",
             ["  parameters.a: {choice: [1, 2]}"],
         ),
         (
+            *("m", "model_config_parameters: {input: [[{name: audio, dims: [4, 8]}]]}"),
+            ["input.dims (line 1): stays as in config.pbtxt"],
+            [],
+        ),
+        (
             *("m", "model_config_parameters: {max_batch_size: [9, 18, 36]}"),
             [],
             ["#   dynamic_batching.preferred_batch_size: {subsets: [9, 18, 36], "],
