@@ -255,7 +255,9 @@ def size_command(
     from tuner.report.sizing import HEADER, machines, refuse_unlike, size
 
     if len(prices) not in (0, len(runs)):
-        raise click.UsageError(f"--price is given {len(prices)} times for {len(runs)} RUNs")
+        raise click.UsageError(
+            f"{len(runs)} RUNs need {len(runs)} prices, in their order, not {len(prices)}"
+        )
     if len(runs) > 1:
         data = [load(run) for run in runs]
         refuse_unlike(data)

@@ -207,7 +207,8 @@ def _message(detail: ErrorDetails) -> str:
         lines = slo_lines(value) if detail["loc"] == ("slo",) and isinstance(value, dict) else []
         such_as = f" such as {lines}" if lines else ""
         return f"a list{such_as} is expected, not {_quoted(value)}"
-    if kind in _MAPPINGS and isinstance(value, list) and all(isinstance(v, dict) for v in value):
+    of_mappings = isinstance(value, list) and value and all(isinstance(v, dict) for v in value)
+    if kind in _MAPPINGS and of_mappings:
         return "a mapping is expected, not a list: leave out the '- ' before its keys"
     if kind in _MESSAGES:
         value_text, item = _quoted(value), _items(value)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -150,6 +151,10 @@ def read_spec(path: Path, overrides: Sequence[str] = (), draft: str | None = Non
             given[_override(tree.data, override)] = override
         except SpecMistakesError as error:
             mistakes += error.mistakes
+    mistakes += [
+        mistake_at(path, tree.position(Finding(at, "")), _NO_VARIABLES, at)
+        for at in _variables(tree.data)
+    ]
     validation = Validation({"directory": path.parent.absolute()})
     spec = validation.model(Spec, long_form(tree.data))
 
@@ -165,6 +170,21 @@ def read_spec(path: Path, overrides: Sequence[str] = (), draft: str | None = Non
     sha256 = hashlib.sha256(content).hexdigest()
     findings = tuple(validation.findings)
     return LoadedSpec(spec, path, text, sha256, placed, tuple(mistakes), findings)
+
+
+_VARIABLE = re.compile(r"\$\{\w+(:?[-?+=][^}]*)?\}")
+_NO_VARIABLES = (
+    "a spec has no variables (${...}): write the value, or give it with --set PATH=VALUE"
+)
+
+
+def _variables(data: Any, at: Location = ()) -> Iterator[Location]:
+    """The texts with a variable of a shell, which nothing replaces."""
+    if isinstance(data, str) and _VARIABLE.search(data):
+        yield at
+    items = enumerate(data) if isinstance(data, list) else ()
+    for key, value in data.items() if isinstance(data, dict) else items:
+        yield from _variables(value, (*at, key))
 
 
 def _placed(

@@ -113,7 +113,7 @@ def test_machines_are_ordered_by_cost_and_those_that_miss_an_slo_are_named(
 def test_prices_are_one_for_each_run_and_runs_are_of_one_model(tune: Tune, tmp_path: Path) -> None:
     runs = [on(tmp_path, "a", "A", 300.0), on(tmp_path, "b", "B", 100.0)]
     assert tune("size", *runs, "--rate", "1000/s", "--price", "2/h") == 2
-    assert "--price is given 1 times for 2 RUNs" in tune.err
+    assert "2 RUNs need 2 prices, in their order, not 1" in tune.err
     edit(runs[1], "manifest", {"name": "another"})
     assert tune("size", *runs, "--rate", "1000/s") == 2
     assert "other models" in tune.err
