@@ -43,7 +43,9 @@ def called_models(
     called, unnamed, sources = list[str](), list[str](), [*calling_sources(files, config)]
     for path, source in sources:
         for model, place in model_calls(source, config):
-            pattern = re.compile(".*".join(map(re.escape, model.split("*"))))
+            sibling = model.replace("*", files.model)  # parts are often called after the whole
+            known = sibling if model.startswith("*") and sibling in names else model
+            pattern = re.compile(".*".join(map(re.escape, known.split("*"))))
             called += filter(pattern.fullmatch, names if guesses or not is_made(model) else ())
             where = path.relative_to(files.directory)
             unnamed += [f"{where}:{place.lineno}"] if is_made(model) else []

@@ -16,6 +16,9 @@ _SETTING = re.compile(
 #: Types that sound is seldom in, and, of such, words for a number of what is wanted.
 _WIDE = ("TYPE_INT32", "TYPE_INT64", "TYPE_UINT32", "TYPE_UINT64")
 _COUNT = re.compile(rf"{_SETTING.pattern}|samples")
+#: Parts of names of what a model of texts takes: two dimensions, the batch and the tokens.
+_TOKENS = ("input_id", "attention_mask", "token_type", "position_id", "segment_id", "input_mask")
+INTEGERS = ("TYPE_INT32", "TYPE_INT64")
 #: Words of names of a picture, whose open dimensions are its height and width.
 _PICTURED = re.compile(r"image|img|picture|photo|frame")
 #: Dimensions of a picture without its batch, and the numbers of its channels.
@@ -46,12 +49,18 @@ def is_setting(tensor: Any, config: ModelConfig) -> bool:
     return list(tensor.dims) == [-1] and is_named(tensor, words, config)
 
 
+def has_tokens(tensor: Any) -> bool:
+    """Whether an input has the tokens of a text, or what belongs to them."""
+    kind = enum_name(tensor, "data_type")
+    return kind in INTEGERS and any(word in tensor.name.lower() for word in _TOKENS)
+
+
 def begins_with_batch(tensor: Any, config: ModelConfig) -> bool:
     """Whether the first dimension of a model that Triton does not batch is probably its batch."""
     dims = list(tensor.dims)
     if config.max_batch_size or len(dims) < 2 or dims[0] != -1:
         return False
-    if len(dims) > PICTURE:
+    if len(dims) > PICTURE or has_tokens(tensor):
         return True
     one = enum_name(tensor, "data_type") == "TYPE_UINT8" or is_named(tensor, _PICTURED, config)
     return -1 in dims[1:] and not (one or (len(dims) == PICTURE and dims[-1] in CHANNELS))

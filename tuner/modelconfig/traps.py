@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Iterator
 
 from tuner.modelconfig.backends import Mistake, backend_of, is_ensemble
-from tuner.modelconfig.lengths import PICTURE
+from tuner.modelconfig.lengths import INTEGERS, PICTURE, has_tokens
 from tuner.modelconfig.message import PLACEHOLDERS
 from tuner.modelconfig.queues import policy_of_queue, queue_policies
 from tuner.modelconfig.schema import ModelConfig, enum_name
@@ -18,9 +18,6 @@ from tuner.spec.paths import MAX_BATCH_SIZE
 #: Parts of names of outputs that have as many scores as things were detected.
 _DETECTED = ("box", "det", "landmark", "keypoint")
 _CLASS_SCORES = ("logit", "prob", "score", "label", "class")
-#: Parts of names of what a model of texts takes: two dimensions, the batch and the tokens.
-_TOKENS = ("input_id", "attention_mask", "token_type", "position_id", "segment_id", "input_mask")
-_INTEGERS = ("TYPE_INT32", "TYPE_INT64")
 #: The text of a parameter that a script was to replace.
 _PLACEHOLDER = re.compile(PLACEHOLDERS)
 #: Its documents leave placeholders in a config: the backend takes each for a parameter left out.
@@ -35,7 +32,7 @@ def batch_in_dims(config: ModelConfig) -> Iterator[Mistake]:
     """
     if config.max_batch_size < 1:
         return
-    measured = (t for t in config.input if enum_name(t, "data_type") not in _INTEGERS)
+    measured = (t for t in config.input if enum_name(t, "data_type") not in INTEGERS)
     of_many = any(-1 in tensor.dims for tensor in measured)
     of_many |= any(word in out.name.lower() for out in config.output for word in _DETECTED)
     for index, output in enumerate(() if of_many else config.output):
@@ -59,10 +56,9 @@ def batch_in_dims(config: ModelConfig) -> Iterator[Mistake]:
 def _holds_batch(tensor: ModelConfig) -> bool:
     """Whether the first dimension is probably the batch once more."""
     dims, kind = [*tensor.dims], enum_name(tensor, "data_type")
-    tokens = kind in _INTEGERS and any(word in tensor.name.lower() for word in _TOKENS)
-    if tokens and len(dims) == 2 and dims[0] == -1:
+    if has_tokens(tensor) and len(dims) == 2 and dims[0] == -1:
         return True
-    return kind not in _INTEGERS and len(dims) == PICTURE + 1 and dims[0] == -1
+    return kind not in INTEGERS and len(dims) == PICTURE + 1 and dims[0] == -1
 
 
 def fixed_batch(config: ModelConfig) -> Iterator[Mistake]:

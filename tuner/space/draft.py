@@ -40,7 +40,7 @@ TRIALS, BUDGET_S = 30, 1200
 #: most this many elements: nobody should send megabytes in each request without asking for it.
 OPEN_DIMENSION, MOST_ELEMENTS = 128, 1 << 16
 #: Words of names of integers that refer to something else, of which a request has many.
-_REFERRING = re.compile(r"keys?|offsets?|index|indices")
+_REFERRING = re.compile(r"keys?|offsets?|index|indices|dims|shape")
 _EVERY_LINE = "Every line may be changed; docs/spec.md has them all,"
 _LOCAL = MappingProxyType({"mode": "local"})
 

@@ -877,6 +877,20 @@ def test_errors_of_a_model_that_may_be_called_are_not_the_callers(repository, na
     assert called_models(files, files.config(), ["finder"])[0] == ("finder",)
 
 
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [(["m.model", "n.model"], ["m.model"]), (["n.model", "o.model"], ["n.model", "o.model"])],
+)
+def test_a_name_that_ends_as_a_sibling_of_the_model_is_that_sibling(repository, names, expected):
+    source = (
+        "class TritonPythonModel:\n    def execute(self, r): Request(model_name=r + '.model')\n"
+    )
+    add(repository, "m", PYTHON, source=source.replace("Request", "InferenceRequest"))
+    files = read_model(repository, "m")
+    called, places = called_models(files, files.config(), names)
+    assert (list(called), places) == (expected, ("1/model.py:2",))
+
+
 def test_models_that_a_parameter_lists_are_called(repository):
     parameter = 'parameters { key: "steps" value { string_value: "finder:ids,reader:text" } }'
     source = "class TritonPythonModel:\n    def execute(self, r, name): Request(model_name=name)\n"

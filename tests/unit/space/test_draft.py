@@ -236,6 +236,12 @@ def test_a_first_open_dimension_is_the_batch_where_triton_forms_none(
     assert yaml.safe_load(text)["workload"]["inputs"]["shapes"] == {"x": guess}
 
 
+def test_tokens_of_a_fixed_length_come_in_batches_of_any_size(tmp_path: Path) -> None:
+    io = 'input { name: "input_ids" data_type: TYPE_INT32 dims: [ -1, 64 ] }'
+    text, *_ = drafted(tmp_path, f'name: "m" {io}')
+    assert yaml.safe_load(text)["workload"]["inputs"]["shapes"] == {"input_ids": [1, 64]}
+
+
 @pytest.mark.parametrize(
     "tensor",
     ['"mask_image" data_type: TYPE_FP32', '"pixels" data_type: TYPE_UINT8'],
