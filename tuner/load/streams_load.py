@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Any
@@ -23,9 +23,10 @@ from tuner.load.traffic.arrivals import shape_of
 from tuner.load.traffic.encoding import TensorShape, inputs_of, output_bytes, resolve
 from tuner.load.traffic.inputs import DrawnInputs
 from tuner.load.traffic.kinds import traffic_of
+from tuner.load.traffic.recordings.contents import RecordedContents
 from tuner.load.traffic.recordings.lines import RecordedStream
 from tuner.load.traffic.recordings.replay import recorded_traffic
-from tuner.load.traffic.recordings.shaped import shaped_contents
+from tuner.load.traffic.recordings.shapes import groups_of
 from tuner.load.traffic.sequences.contents import sequence_contents
 from tuner.load.traffic.sequences.pace import ids_for
 from tuner.load.traffic.wire import RequestForm
@@ -218,7 +219,7 @@ def _stream(
     target = LoadTarget(site.endpoints, protocol, streamed)
     if isinstance(requests.inputs, RecordingInputs):
         assert recorded is not None  # the spec's checks require it
-        shapes = tuple(shaped_contents(requests.inputs, recorded, inputs_of(config)))
+        shapes = tuple(_recorded(requests.inputs, recorded, inputs_of(config)))
     elif (
         ids
         and isinstance(requests.inputs, FileInputs)
@@ -250,6 +251,16 @@ def _stream(
         outputs=output_bytes(config, requests.batch_size),
     )
     return Stream(name, target, form, shapes, requests)
+
+
+def _recorded(
+    inputs: RecordingInputs, recorded: RecordedStream, tensors: Sequence[TensorShape]
+) -> Iterator[ShapedInputs]:
+    """Recorded inputs of each shape, with its share of the stream's requests."""
+    for group in groups_of(recorded):
+        of_group = RecordedStream(recorded.recording, group.numbers)
+        contents = RecordedContents(inputs, of_group, tensors)
+        yield ShapedInputs(contents, group.name, group.numbers.size / recorded.numbers.size)
 
 
 def _answering(control: Control, model: str) -> Iterator[Any]:
