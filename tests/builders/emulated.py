@@ -218,7 +218,7 @@ def a_session(
     space.size = lambda: SimpleNamespace(count=6)
     nothing: Any = None
     plan = plan or load_plan(spec.workload, spec.objective)
-    job = Job(nothing, spec, nothing, space, plan)
+    job = Job(nothing, spec, known_space=space, plan=plan)
     followed = {"events": Silent(), "book": TimeBook(), "checkpoint": lambda: None, **more}
     return Session(job, bench, **followed)
 

@@ -123,7 +123,7 @@ def lengths(*numbers: int) -> list[Any]:
 
 def request_notes(job: Job, *severities: FindingSeverity) -> list[str]:
     """What a plan says of the requests; with `FindingSeverity.NOTED`, what a run says too."""
-    notes = note_requests(job.case)
+    notes = note_requests(job)
     return [f.message for f in notes if f.severity in (severities or FindingSeverity)]
 
 

@@ -62,7 +62,7 @@ def failing(words: str, loaded: str = "") -> Case:
         if loaded:
             models: Any = SimpleNamespace(models={"m": SimpleNamespace(name=loaded)})
             spec = session.spec.model_copy(update={"repository": REPOSITORY})
-            session = replace(session, job=replace(session.job, spec=spec, served=models))
+            session = replace(session, job=replace(session.job, spec=spec, known_models=models))
         searched(session, searcher)
 
     return case
@@ -120,7 +120,7 @@ def cache_notes(
 ) -> list[str]:
     path = here / "spec.yaml"
     path.write_text(CACHED.format(model=model, repository=repository, inputs=inputs))
-    return [f.message for f in note_cache_sizes(prepare(Request(spec=path)).case)]
+    return [f.message for f in note_cache_sizes(prepare(Request(spec=path)))]
 
 
 def cached(repeat: str) -> Case:

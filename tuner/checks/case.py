@@ -27,8 +27,9 @@ class Case:
 
     Attributes:
         spec: With the options of the command line applied.
-        models: The models that it is about; None: they cannot be read.
-        searched: The space over them; None: it is wrong.
+        known_models: The models that it is about: with the configs of the files or, once a server
+            has loaded them, as the server completes them; None: they cannot be read.
+        known_space: The space over them; None: it is wrong.
         recorded: By stream, what its file of requests holds.
         environment: Variables by which programs of this machine are found.
         traffic: The recording that the run replays; None: there is none.
@@ -39,19 +40,19 @@ class Case:
     loaded: LoadedSpec
     spec: Spec
     environment: Mapping[str, str] = field(default_factory=dict)
-    models: Served | None = None
-    searched: Space | None = None
+    known_models: Served | None = None
+    known_space: Space | None = None
     recorded: Mapping[str, RecordedFigures] = field(default_factory=dict)
     traffic: RecordedTraffic | None = None
     analyzed: Sequence[ReportedConfig] | None = None
 
     @property
     def served(self) -> Served:
-        return _there(self.models)
+        return _there(self.known_models)
 
     @property
     def space(self) -> Space:
-        return _there(self.searched)
+        return _there(self.known_space)
 
     @property
     def reported(self) -> Sequence[ReportedConfig]:

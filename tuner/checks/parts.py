@@ -25,6 +25,8 @@ from tuner.spec.model import Spec
 from tuner.spec.server import ServerMode
 
 _Part = TypeVar("_Part")
+#: A case, or a kind of it such as a job.
+AnyCase = TypeVar("AnyCase", bound=Case)
 
 
 def models_of(spec: Spec) -> Served:
@@ -34,22 +36,22 @@ def models_of(spec: Spec) -> Served:
     return read_served(spec.repository, calls, calls, on_cpu=on_cpu, write_to=spec.write_to)
 
 
-def completed(case: Case) -> tuple[Case, list[Finding]]:
+def completed(case: AnyCase) -> tuple[AnyCase, list[Finding]]:
     """The case with every part that can be made, and what is wrong with the others.
 
     Parts that it has stay, but for the space, which depends on the models.
     """
     findings: list[Finding] = []
-    models = case.models or _made(lambda: _read_models(case.spec), findings)
+    models = case.known_models or _made(lambda: _read_models(case.spec), findings)
     traffic = case.traffic or _made(lambda: traffic_of(case.spec), findings)
     analyzed = case.analyzed or _made(lambda: _analyzed(case.spec), findings)
-    case = replace(case, models=models, traffic=traffic, analyzed=analyzed)
+    case = replace(case, known_models=models, traffic=traffic, analyzed=analyzed)
     recorded = dict(case.recorded)
     for number, name in enumerate(_made(lambda: [*case.spec.streams], findings) or ()):
         read = recorded.get(name) or _made(lambda: figures(case, number, name), findings)  # noqa: B023
         recorded |= {} if read is None else {name: read}
     space = _made(lambda: _space(case), findings)
-    return replace(case, searched=space, recorded=recorded), findings
+    return replace(case, known_space=space, recorded=recorded), findings
 
 
 def _space(case: Case) -> Space:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from tuner.checks import first, machine, models, requests, responses, sequences
 from tuner.checks.case import Case
-from tuner.checks.parts import completed
+from tuner.checks.parts import AnyCase, completed
 from tuner.modelconfig.served import Served
 from tuner.space.build import refuse_empty
 from tuner.spec.checks import cross_checks
@@ -118,14 +118,14 @@ def refuse_draft(path: Path, text: str, environment: Mapping[str, str]) -> None:
     refuse_empty(checked(loaded, loaded.spec, environment).space)
 
 
-def checked_again(case: Case, served: Served) -> Case:
+def checked_again(case: AnyCase, served: Served) -> AnyCase:
     """The case with the configs that a server completed, checked again; raises as `checked`."""
     changed = any(model.base.completes for model in served.models.values())
     recorded = {} if changed else case.recorded
-    return _refused(replace(case, models=served, recorded=recorded))
+    return _refused(replace(case, known_models=served, recorded=recorded))
 
 
-def _refused(case: Case) -> Case:
+def _refused(case: AnyCase) -> AnyCase:
     case, mistakes = completed(case)
     case.loaded.refuse([*mistakes, *findings(case, FindingSeverity.REFUSED)])
     return case

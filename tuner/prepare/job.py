@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
 from tuner.checks.case import Case
-from tuner.checks.recordings import RecordedFigures
 from tuner.checks.table import checked, checked_again
 from tuner.load.probes.warmup import WarmUp, propose
-from tuner.load.traffic.recordings.replay import RecordedTraffic
 from tuner.modelconfig.edit import unified_diff
 from tuner.modelconfig.files import ModelFiles, model_names
 from tuner.modelconfig.served import Served
 from tuner.record.result_schema import Change, ChangedConfig
 from tuner.score.next_load import LoadPlan, load_plan
 from tuner.server.binaries import has_perf_analyzer
-from tuner.space.analyzer_results import ReportedConfig, first_configs
+from tuner.space.analyzer_results import first_configs
 from tuner.space.candidate import Candidate, variable
 from tuner.space.environment import texts_of
 from tuner.space.recipes import recipe_configs
-from tuner.space.space import Space
 from tuner.spec.checks import cross_checks
 from tuner.spec.fields import Gpus
 from tuner.spec.load import LoadedSpec, read_spec
@@ -70,32 +67,16 @@ class Request:
 
 
 @dataclass(frozen=True)
-class Job:
-    """A checked spec with its models.
+class Job(Case):
+    """A checked spec with its models and their space.
 
     Attributes:
-        spec: The spec with the options of the command line applied.
-        served: The models with their configs: those of the files, or, once a server has loaded
-            them, as the server completes them.
-        space: The search space over these configs.
         plan: The loads to measure.
         has_perf_analyzer: perf_analyzer is installed here; otherwise tune's own client measures.
-        recorded: Figures of each stream's file of requests.
-        traffic: The recording that the run replays, if there is one.
-        analyzed: The results of Model Analyzer that the spec names, if there are any.
-        environment: Environment variables for finding programs.
     """
 
-    loaded: LoadedSpec
-    spec: Spec
-    served: Served
-    space: Space
-    plan: LoadPlan
-    has_perf_analyzer: bool = True
-    recorded: Mapping[str, RecordedFigures] = field(default_factory=dict)
-    traffic: RecordedTraffic | None = None
-    environment: Mapping[str, str] = field(default_factory=dict)
-    analyzed: Sequence[ReportedConfig] | None = None
+    plan: LoadPlan = field(kw_only=True)
+    has_perf_analyzer: bool = field(default=True, kw_only=True)
 
     @property
     def searched(self) -> tuple[str, ...]:
@@ -115,27 +96,20 @@ class Job:
             return tuple(recipes)
         return (*recipes, *first_configs(self.analyzed, search.first, self.space).candidates)
 
-    @property
-    def case(self) -> Case:
-        """The input of the checks."""
-        known = (self.loaded, self.spec, self.environment, self.served, self.space)
-        return Case(*known, self.recorded, self.traffic, self.analyzed)
-
     def over(self, served: Served) -> Job:
         """The job over the configs as a server completes them.
 
         Raises:
             SpecError: The spec does not fit these configs.
         """
-        case = checked_again(self.case, served)
-        job = replace(self, served=served, space=case.space, recorded=case.recorded)
+        job = checked_again(self, served)
         return job.started_with(self.space.current.start.environment)
 
     def started_with(self, variables: Mapping[str, int | None]) -> Job:
         """The job whose current config sets these environment variables of the server."""
         chosen = {variable(name): count for name, count in variables.items()}
         current = Candidate({**self.space.current.values, **chosen})
-        return replace(self, space=replace(self.space, current=current))
+        return replace(self, known_space=replace(self.space, current=current))
 
 
 def prepare(request: Request, loaded: LoadedSpec | None = None) -> Job:
@@ -172,16 +146,9 @@ def job_from(loaded: LoadedSpec, spec: Spec, environment: Mapping[str, str]) -> 
     case = checked(loaded, spec, environment)
     recorded_per_s = 1.0 if case.traffic is None else case.traffic.recording.rate_per_s
     return Job(
-        loaded,
-        spec,
-        case.served,
-        case.space,
-        load_plan(spec.workload, spec.objective, spec.slos, spec.shares, recorded_per_s),
-        has_perf_analyzer(spec.workload.perf_analyzer, environment),
-        case.recorded,
-        case.traffic,
-        environment,
-        case.analyzed,
+        **{f.name: getattr(case, f.name) for f in fields(case)},
+        plan=load_plan(spec.workload, spec.objective, spec.slos, spec.shares, recorded_per_s),
+        has_perf_analyzer=has_perf_analyzer(spec.workload.perf_analyzer, environment),
     )
 
 

@@ -146,7 +146,7 @@ def draw_plan(
     size = job.space.size()
     unready = extras.lacking(Extra.RUN)
     commands, notes = _programs(job, environment, unready)
-    case = replace(job.case, environment=environment)
+    case = replace(job, environment=environment)
     estimate = foresee_run(request.output, job, seen or Seen())
     return DrawnPlan(
         effective_spec=effective_yaml(job.spec),

@@ -68,6 +68,6 @@ def first_notes(job: Job, completed: str, load_s: float, request: Request) -> It
     if request.resume is None:
         seen = seen_before(request.output, job) or Seen(loads_s=(load_s,))
         yield foresee_run(request.output, job, seen).sentence
-    yield from sentences(job.case, FindingSeverity.NOTED)
+    yield from sentences(job, FindingSeverity.NOTED)
     yield from replay_notes(job)
     yield from write_notes(job.searched_files) if request.write else ()

@@ -36,7 +36,7 @@ def job(here: Path, spec: str, **configs: str) -> Job:
 
 
 def notes(prepared: Job) -> list[str]:
-    return sentences(prepared.case, FindingSeverity.NOTED, FindingSeverity.MINOR)
+    return sentences(prepared, FindingSeverity.NOTED, FindingSeverity.MINOR)
 
 
 def linted(here: Path, config: str, *files: str, rule: str = "") -> list[Any]:
@@ -116,9 +116,7 @@ def test_image_that_lacks_the_backend_is_doubted_with_one_that_has_it(
     )
     prepared = job(tmp_path, spec, m=f'backend: "{backend}" max_batch_size: 8 {IO}')
     texts = [
-        text
-        for text in sentences(prepared.case, FindingSeverity.DOUBTED)
-        if "NVIDIA's images" in text
+        text for text in sentences(prepared, FindingSeverity.DOUBTED) if "NVIDIA's images" in text
     ]
     assert bool(texts) is bool(lacking)
     assert all("spec.yaml:4:" in text and lacking in text and instead in text for text in texts)
@@ -128,9 +126,7 @@ def test_image_is_not_judged_where_the_backends_come_from_elsewhere(tmp_path: Pa
     server = f"{{mode: docker, image: '{IMAGE}:26.09-py3', args: [--backend-directory=/b]}}"
     spec = f"model: m\nserver: {server}\nspace: {{instance_group.count: {{int: [1, 2]}}}}\n"
     prepared = job(tmp_path, spec, m=f'backend: "tensorflow" max_batch_size: 8 {IO}')
-    assert not [
-        t for t in sentences(prepared.case, FindingSeverity.DOUBTED) if "NVIDIA's images" in t
-    ]
+    assert not [t for t in sentences(prepared, FindingSeverity.DOUBTED) if "NVIDIA's images" in t]
 
 
 SPANS = (
@@ -156,9 +152,7 @@ def test_listed_gpus_are_there(
     monkeypatch.setattr("tuner.checks.machine.read_gpus", lambda _: gpus)
     spec = f"model: m\nserver: {server}\nspace: {{max_batch_size: {{choice: [4, 8]}}}}\n"
     prepared = job(tmp_path, spec, m=f'backend: "tensorrt" max_batch_size: 8 {config} {IO}')
-    doubts = [
-        t for t in sentences(prepared.case, FindingSeverity.DOUBTED) if "the server sees" in t
-    ]
+    doubts = [t for t in sentences(prepared, FindingSeverity.DOUBTED) if "the server sees" in t]
     assert bool(doubts) is bool(missing)
     assert all(missing in text and "config.pbtxt:1:" in text for text in doubts)
 
@@ -182,7 +176,7 @@ def test_engine_that_spans_more_gpus_than_there_are_is_doubted(
     place = f'parameters {{ key: "engine_dir" value {{ string_value: "{tmp_path / "engine"}" }} }}'
     spec = "model: m\nspace: {max_batch_size: {choice: [4, 8]}}\n"
     prepared = job(tmp_path, spec, m=f'backend: "python" max_batch_size: 8 {place} {IO}')
-    doubts = sentences(prepared.case, FindingSeverity.DOUBTED)
+    doubts = sentences(prepared, FindingSeverity.DOUBTED)
     said = [text for text in doubts if "its engine spans 4 GPUs, and the server sees 2" in text]
     assert bool(said) is doubted
 

@@ -56,7 +56,7 @@ def test_all_forms_of_perf_analyzer_are_taken(
 def test_a_list_in_the_list_is_a_sequence_of_requests(tmp_path: Path) -> None:
     charge = {"charge": [1]}
     job = played(tmp_path, [charge, charge], [charge] * 3)
-    (figures,) = job.case.recorded.values()
+    (figures,) = job.recorded.values()
     assert (figures.count, figures.lengths) == (5, (2, 3))
 
 

@@ -613,7 +613,7 @@ def test_a_file_of_sequences_says_how_long_they_are(
     arrivals = load_spec(Path("speech.yaml")).spec.workload.arrivals
     assert isinstance(arrivals, SequenceArrivals)
     assert arrivals.length is None
-    assert prepare(Request(spec=Path("speech.yaml"))).case.recorded["speech"].lengths == (4, 2)
+    assert prepare(Request(spec=Path("speech.yaml"))).recorded["speech"].lengths == (4, 2)
 
 
 TOGETHER = {

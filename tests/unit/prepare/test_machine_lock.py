@@ -124,12 +124,12 @@ def several(job: Job) -> Job:
     """Three models, of which one is only loaded."""
     repository = the_one(job.served.models).files.directory.parent
     served = served_several(repository, one="", two="", beside="")
-    return searching(replace(job, served=served), "one", "two")
+    return searching(replace(job, known_models=served), "one", "two")
 
 
 def searching(job: Job, *labels: str) -> Job:
     fields = Candidate.of_models({label: {"max_batch_size": 4} for label in labels})
-    return replace(job, space=replace(job.space, current=fields))
+    return replace(job, known_space=replace(job.space, current=fields))
 
 
 @pytest.mark.parametrize("label", ["one", "two"])

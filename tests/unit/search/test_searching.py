@@ -113,7 +113,7 @@ def test_no_larger_config_is_deployed_after_a_load_timeout_and_its_cure_is_named
     troubles = {c: [slow] * 3 for c in filter(None, space.steps()) if instances(c) == 3}
     bench = EmulatedBench(served, troubles=troubles)
     session, _ = a_search(bench, CANDIDATES)
-    session = replace(session, job=replace(session.job, space=space))
+    session = replace(session, job=replace(session.job, known_space=space))
     trials, _ = search(session, Searcher(space, grid))
     assert [instances(t.candidate) for t in trials] == [1, 2, 3]
     assert {instances(c) for c, _ in bench.deployed} == {1, 2, 3}
@@ -253,7 +253,7 @@ def test_a_called_model_of_the_repository_that_is_not_loaded_is_named_with_the_c
     repository = Path(__file__).parents[3] / "model_repository"
     models: Any = SimpleNamespace(models={"m": SimpleNamespace(name=loaded)})
     spec = session.spec.model_copy(update={"repository": repository})
-    job = replace(session.job, spec=spec, served=models)
+    job = replace(session.job, spec=spec, known_models=models)
     with pytest.raises(CurrentConfigFailsError) as ended:
         searched(replace(session, job=job), searcher)
     assert cure in ended.value.hint

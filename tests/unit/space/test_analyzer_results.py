@@ -98,7 +98,7 @@ def job(here: Path, results: Path, strategy: str = "gp") -> Job:
 
 def begun_with(made: Job) -> FirstConfigs:
     assert made.spec.search.first is not None
-    return first_configs(made.case.reported, made.spec.search.first, made.space)
+    return first_configs(made.reported, made.spec.search.first, made.space)
 
 
 def candidates_text(made: Job, candidate: Any) -> tuple[Any, ...]:
@@ -115,7 +115,7 @@ def test_the_best_of_a_table_that_meet_its_constraints_go_first(tmp_path: Path) 
         (4, 32, True),
     ]
     assert (first.count, first.outside) == (5, 1)
-    (note,) = note_first(made.case)
+    (note,) = note_first(made)
     assert "of the 5 configs in metrics-model-inference.csv" in note.message
     assert "the space does not have 1" in note.message
 
@@ -210,7 +210,7 @@ def test_results_are_read_once_for_checks_notes_and_the_search(
     monkeypatch.setattr("tuner.checks.parts.read_results", counted)
     results = table(tmp_path / "results.csv")
     made = job(tmp_path, results)
-    assert [*note_first(made.case)]
+    assert [*note_first(made)]
     assert len(made.over(made.served).first) == 3
     results.unlink()
     assert made.first == begun_with(made).candidates

@@ -48,7 +48,7 @@ def test_every_recipe_has_its_values() -> None:
 def test_recipes_go_first_in_the_order_of_the_spec(tmp_path: Path) -> None:
     prepared = job(tmp_path, SPACE, "[balanced, memory, throughput]")
     assert values(prepared) == [(2, 4, True, 0), (3, 8, True, 0), (1, 16, True, 0)]
-    notes = [finding.message for finding in note_recipes(prepared.case)]
+    notes = [finding.message for finding in note_recipes(prepared)]
     assert notes[1] == "memory goes first: dynamic batching on, delay 0 us, instances 3"
 
 
@@ -70,7 +70,7 @@ def test_a_recipe_that_is_the_current_config_or_another_one_is_noted(tmp_path: P
     space = "\n  instance_group.count: {choice: [1, 3]}"
     prepared = job(tmp_path, space, "[throughput, memory, balanced]")
     assert values(prepared) == [(3, None, None, None)]
-    first, second, third = (finding.message for finding in note_recipes(prepared.case))
+    first, second, third = (finding.message for finding in note_recipes(prepared))
     assert first == "throughput: the space has no such config, or it has another name"
     assert second == "memory goes first: instances 3"
     assert third == first.replace("throughput", "balanced")
