@@ -22,7 +22,7 @@ INTEGERS = ("TYPE_INT32", "TYPE_INT64")
 #: Words of names of a picture, whose open dimensions are its height and width.
 _PICTURED = re.compile(r"image|img|picture|photo|frame")
 #: Dimensions of a picture without its batch, and the numbers of its channels.
-PICTURE, CHANNELS = 3, (1, 3, 4)
+PICTURE, _CHANNELS, _COLORS = 3, (1, 3, 4), 3
 
 
 def is_named(tensor: Any, words: re.Pattern[str], config: ModelConfig) -> bool:
@@ -55,12 +55,33 @@ def has_tokens(tensor: Any) -> bool:
     return kind in INTEGERS and any(word in tensor.name.lower() for word in _TOKENS)
 
 
-def begins_with_batch(tensor: Any, config: ModelConfig) -> bool:
+def likely_dims(tensor: Any, config: ModelConfig) -> list[int]:
+    """The dims, with one for what probably is a batch, and three for the channels of a picture.
+
+    Bytes of a picture have their channels last, other numbers first.
+    """
+    dims = list(tensor.dims)
+    if _begins_with_batch(tensor, config):
+        dims[0] = 1
+    if dims[-PICTURE:] == [-1] * PICTURE and _is_picture(tensor, config):
+        dims[-1 if _has_bytes(tensor) else -PICTURE] = _COLORS
+    return dims
+
+
+def _begins_with_batch(tensor: Any, config: ModelConfig) -> bool:
     """Whether the first dimension of a model that Triton does not batch is probably its batch."""
     dims = list(tensor.dims)
     if config.max_batch_size or len(dims) < 2 or dims[0] != -1:
         return False
     if len(dims) > PICTURE or has_tokens(tensor):
         return True
-    one = enum_name(tensor, "data_type") == "TYPE_UINT8" or is_named(tensor, _PICTURED, config)
-    return -1 in dims[1:] and not (one or (len(dims) == PICTURE and dims[-1] in CHANNELS))
+    channels = len(dims) == PICTURE and dims[-1] in _CHANNELS
+    return -1 in dims[1:] and not (channels or _is_picture(tensor, config))
+
+
+def _is_picture(tensor: Any, config: ModelConfig) -> bool:
+    return _has_bytes(tensor) or is_named(tensor, _PICTURED, config)
+
+
+def _has_bytes(tensor: Any) -> bool:
+    return enum_name(tensor, "data_type") == "TYPE_UINT8"

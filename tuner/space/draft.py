@@ -12,7 +12,7 @@ from typing import Any
 from tuner.errors import SpecError
 from tuner.modelconfig.backends import is_ensemble
 from tuner.modelconfig.base import inputs_of_any_length
-from tuner.modelconfig.lengths import begins_with_batch, has_one, is_named, is_setting
+from tuner.modelconfig.lengths import has_one, is_named, is_setting, likely_dims
 from tuner.modelconfig.schema import (
     batches_sequences,
     enum_name,
@@ -171,15 +171,12 @@ def open_shapes(config: Any) -> dict[str, list[int]]:
 
     The guess is the same for each open dimension, since inputs often have one length, such as
     embeddings and their mask, and small enough for `MOST_ELEMENTS` of each. Most clients send one
-    text, one of each setting, and a batch of one. Of a model whose inputs are all optional, every
+    text, and one of each setting. Of a model whose inputs are all optional, every
     input has its shape: those without one are not sent.
     """
     choose = all(tensor.optional for tensor in config.input)
     tensors = [t for t in inputs_sent(config) if choose or any(d < 0 for d in t.dims)]
-    dims = {tensor.name: list(tensor.dims) for tensor in tensors}
-    for tensor in tensors:
-        if begins_with_batch(tensor, config):
-            dims[tensor.name][0] = 1
+    dims = {tensor.name: likely_dims(tensor, config) for tensor in tensors}
     ones = {tensor.name for tensor in tensors if has_one(tensor, config)}
     length = min((_length(dims[name]) for name in dims if name not in ones), default=1)
     return {name: _sized(given, 1 if name in ones else length) for name, given in dims.items()}

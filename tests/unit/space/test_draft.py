@@ -243,6 +243,23 @@ def test_tokens_of_a_fixed_length_come_in_batches_of_any_size(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(
+    ("tensor", "dims", "guess"),
+    [
+        ('"x" data_type: TYPE_UINT8', "-1, -1, -1", [128, 128, 3]),
+        ('"x" data_type: TYPE_UINT8', "-1, -1, -1, -1", [1, 128, 128, 3]),
+        ('"image" data_type: TYPE_FP32', "-1, -1, -1", [3, 128, 128]),
+        ('"x" data_type: TYPE_FP32', "-1, -1, -1", [1, 128, 128]),
+    ],
+)
+def test_a_picture_of_any_size_has_three_channels(
+    tmp_path: Path, tensor: str, dims: str, guess: list[int]
+) -> None:
+    io = f'name: "m" input {{ name: {tensor} dims: [ {dims} ] }}'
+    (shape,) = yaml.safe_load(drafted(tmp_path, io)[0])["workload"]["inputs"]["shapes"].values()
+    assert shape == guess
+
+
+@pytest.mark.parametrize(
     "tensor",
     ['"mask_image" data_type: TYPE_FP32', '"pixels" data_type: TYPE_UINT8'],
 )
