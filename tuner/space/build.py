@@ -40,6 +40,7 @@ from tuner.spec.paths import (
     is_inside,
     is_of_queue,
     is_searchable,
+    unknown_field,
     variable_of,
 )
 from tuner.spec.runtimes import thread_count
@@ -93,6 +94,8 @@ def _parameters(
     by_path: dict[str, Parameter] = {}
     for path, values in given.items():
         try:
+            if unknown := unknown_field(path):
+                raise SpecError(unknown)
             if owner != SERVER:
                 _refuse_of_the_model(canonical(path))
             parameter = parameter_of(Knob(owner, path), values)

@@ -81,7 +81,8 @@ class LoadedSpec:
             EnvironmentNotReadyError: Only the machine or the repository is not ready.
         """
         every = (*self.findings, *more)
-        mistakes = [*self.mistakes, *self.placed(every)]
+        placed = [*self.mistakes, *self.placed(every)]
+        mistakes = [*{str(mistake): mistake for mistake in placed}.values()]
         if not mistakes:
             return
         if not self.mistakes and all(finding.environment for finding in every):

@@ -23,6 +23,7 @@ from tuner.spec.paths import (
     PREFERRED,
     SERVER,
     is_of_server,
+    unknown_field,
     variable_of,
     variable_path,
 )
@@ -39,23 +40,6 @@ MOST_IN_RANGE = 1_000_000
 
 _NAME = r"[A-Za-z_][A-Za-z0-9_-]*"
 _PATH = rf"{_NAME}(\[[^\]]+\])?(\.([A-Za-z0-9_-]+)(\[[^\]]+\])?)*"
-
-#: Common wrong paths for the fields that are searched most.
-_ALIASES = {
-    "count": INSTANCES,
-    "instances": INSTANCES,
-    "instance_count": INSTANCES,
-    "instance_group": INSTANCES,
-    "batch_size": MAX_BATCH_SIZE,
-    "preferred_batch_size": PREFERRED,
-    "max_queue_delay_microseconds": DELAY,
-    "max_queue_delay": DELAY,
-    "dynamic_batching.max_queue_delay": DELAY,
-    "cache_size": CACHE_SIZE,
-    "response_cache_size": CACHE_SIZE,
-    "response_cache_byte_size": CACHE_SIZE,
-    "response_cache.byte_size": CACHE_SIZE,
-}
 
 _SPACE = "space: {instance_group.count: {int: [1, 4]}}"
 _CACHE_FLAGS = ("--cache-config", "--response-cache-byte-size")
@@ -108,8 +92,7 @@ def check_fields(at: Location, space: SpaceSpec) -> Iterator[Finding]:
         elif is_of_server(path) and not of_server:
             text = "is one value for all models: write it under server.space"
             yield Finding(where, text, key=True)
-        elif path in _ALIASES:
-            text = f"unknown field '{path}' (did you mean {_ALIASES[path]}?)"
+        elif text := unknown_field(path):
             yield Finding(where, text, key=True)
         elif not re.fullmatch(_PATH, path):
             yield Finding(

@@ -79,6 +79,32 @@ def is_of_server(path: object) -> bool:
     return path == CACHE_SIZE or (isinstance(path, str) and path.startswith(_ENVIRONMENT))
 
 
+#: Common wrong paths for the fields that are searched most.
+_ALIASES = {
+    "count": INSTANCES,
+    "instances": INSTANCES,
+    "instance_count": INSTANCES,
+    "instance_group": INSTANCES,
+    "batch_size": MAX_BATCH_SIZE,
+    "preferred_batch_size": PREFERRED,
+    "max_queue_delay_microseconds": DELAY,
+    "max_queue_delay": DELAY,
+    "dynamic_batching.max_queue_delay": DELAY,
+    "max_queue_delay_us": DELAY,
+    "queue_delay_us": DELAY,
+    "queue_delay": DELAY,
+    "cache_size": CACHE_SIZE,
+    "response_cache_size": CACHE_SIZE,
+    "response_cache_byte_size": CACHE_SIZE,
+    "response_cache.byte_size": CACHE_SIZE,
+}
+
+
+def unknown_field(path: str) -> str:
+    """What is wrong with a name that users may write for a field; empty for other paths."""
+    return f"unknown field '{path}' (did you mean {_ALIASES[path]}?)" if path in _ALIASES else ""
+
+
 def is_searchable(path: str) -> bool:
     """Whether a field says how a model runs, and not what the model is."""
     top, *inner = re.split(r"[.\[]", path, maxsplit=2)

@@ -52,6 +52,15 @@ def test_mistakes_of_the_spec_and_of_its_models_are_in_one_answer(spec: Path) ->
     ]
 
 
+def test_name_that_is_no_field_is_one_mistake(spec: Path) -> None:
+    """The spec's own rules and those of the space see it."""
+    spec.write_text(SPEC.replace("max_batch_sizes", "batch_size").replace("9s", "2s"))
+    with pytest.raises(SpecMistakesError) as error:
+        prepare(Request(spec=spec))
+    assert [m.line for m in error.value.mistakes] == [7, 10]
+    assert "unknown field 'batch_size' (did you mean max_batch_size?)" in error.value.message
+
+
 def test_wrong_value_in_the_spec_does_not_hide_what_is_wrong_with_the_models(spec: Path) -> None:
     spec.write_text(SPEC.replace("9s", "soon").replace("p99_latency <= 40ms", "p99_latency"))
     with pytest.raises(SpecMistakesError) as error:
