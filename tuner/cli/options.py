@@ -190,7 +190,9 @@ DIRECTORY = click.Path(file_okay=False, path_type=Path)
 EXISTING_FILE = ExistingPath(exists=True, dir_okay=False, path_type=Path)
 EXISTING_DIRECTORY = ExistingPath(exists=True, file_okay=False, path_type=Path)
 
-_spec = partial(click.argument, "spec", type=FILE, shell_complete=complete_spec)
+_spec = partial(  # reading a spec says what a directory is
+    click.argument, "spec", type=click.Path(path_type=Path), shell_complete=complete_spec
+)
 spec_argument = _spec(metavar="SPEC")
 optional_spec_argument = _spec(required=False)
 

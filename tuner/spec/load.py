@@ -29,7 +29,7 @@ from tuner.spec.mistakes import (
     path_meant,
 )
 from tuner.spec.model import Spec
-from tuner.spec.paths import REPOSITORY
+from tuner.spec.paths import CONFIG_NAME, REPOSITORY
 from tuner.spec.server import given_check
 from tuner.spec.validation import Validation
 from tuner.spec.yaml_tree import (
@@ -226,6 +226,11 @@ def _refuse_no_spec(path: Path) -> None:
         above = path.parent.parent if path.absolute().parent.name == "configs" else path.parent
         named = shlex.quote(above.name if above.parent == REPOSITORY else str(above))
         raise SpecError(f"{path} is a model's config, not a spec", f"tune init {named} drafts one")
+    if path.is_dir():
+        if not (path / CONFIG_NAME).is_file():
+            raise SpecError(f"{path} is a directory, not a spec", "name the spec's file")
+        advice = f"tune init {shlex.quote(str(path))} drafts one"
+        raise SpecError(f"{path} is the directory of a model, not a spec", advice)
     if not os.path.lexists(path):
         meant = path_meant(path, lambda p: p.suffix in (".yaml", ".yml") and p.is_file())
         is_model = (REPOSITORY / path.name).is_dir()

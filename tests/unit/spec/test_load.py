@@ -48,6 +48,15 @@ def test_a_directory_is_not_called_a_file_that_is_missing(tmp_path: Path) -> Non
         _load(tmp_path, f"{MINIMAL}workload: {{inputs: {{kind: file, file: inputs}}}}\n")
 
 
+def test_a_directory_of_a_model_in_place_of_a_spec_says_what_drafts_one(tmp_path: Path) -> None:
+    with pytest.raises(SpecError, match="is a directory, not a spec"):
+        load_spec(tmp_path)
+    (tmp_path / "config.pbtxt").touch()
+    with pytest.raises(SpecError, match="is the directory of a model, not a spec") as refused:
+        load_spec(tmp_path)
+    assert refused.value.hint == f"tune init {tmp_path} drafts one"
+
+
 @pytest.mark.parametrize(
     ("slos", "message"),
     [
