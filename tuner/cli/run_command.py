@@ -236,6 +236,7 @@ def drafted_run(model: Path, slos: Sequence[str], output: Path) -> Iterator[tupl
     from tuner.cli.drafting import drafted_spec
     from tuner.record.store import MANIFEST, new_run_id
     from tuner.spec.mistakes import SpecMistakesError
+    from tuner.writing import write_text
 
     if model.is_file():
         raise click.UsageError(
@@ -245,11 +246,10 @@ def drafted_run(model: Path, slos: Sequence[str], output: Path) -> Iterator[tupl
     run_id = new_run_id(model.resolve().name if model.is_dir() else model.name)
     text = drafted_spec(model, slos, (output / run_id).absolute())
     draft = output / run_id / "spec.yaml"
-    draft.parent.mkdir(parents=True)
-    draft.write_text(text, encoding="utf-8")
-    say(f"drafted {draft}", err=True)
     named = False
     try:
+        write_text(draft, text)
+        say(f"drafted {draft}", err=True)
         yield run_id, draft
     except SpecMistakesError as error:
         named = any(mistake.file == str(draft) for mistake in error.mistakes)
@@ -257,7 +257,7 @@ def drafted_run(model: Path, slos: Sequence[str], output: Path) -> Iterator[tupl
     finally:
         if not named and not os.path.lexists(draft.parent / MANIFEST):
             with suppress(OSError):
-                draft.unlink()
+                draft.unlink(missing_ok=True)
                 draft.parent.rmdir()
                 say(f"removed {draft}, since the run did not begin", err=True)
 

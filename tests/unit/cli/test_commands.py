@@ -421,6 +421,16 @@ def test_run_of_a_model_needs_an_slo_and_a_draft_needs_a_model(workplace: Workpl
     assert not workplace.results.exists()
 
 
+def test_run_of_a_model_whose_results_cannot_be_stored_is_refused(workplace: Workplace) -> None:
+    workplace.results.mkdir()
+    occupied = workplace.results / "file"
+    occupied.write_text("")
+    words = ["run", workplace.config.parent, "--slo", "p99_latency <= 40ms"]
+    assert workplace.tune(*words, "--output", occupied / "results") == 4
+    assert "cannot write" in workplace.tune.err
+    assert [*workplace.results.iterdir()] == [occupied]
+
+
 def test_run_of_a_model_that_does_not_begin_leaves_no_directory(
     workplace: Workplace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
