@@ -224,7 +224,8 @@ def hint_at(text: str, line: int, column: int) -> str:
 
 
 def _hint_before(here: str, before: str) -> str:
-    previous = re.sub(r"#[^\n]*(?=\n|$)", "", before).rstrip(" \t\r\n")
+    bare = re.sub(r"#[^\n]*(?=\n|$)", "", before)
+    previous = bare.rstrip(" \t\r\n")
     above = before.rstrip().rpartition("\n")[2].partition("#")[2]
     if "]" in above and previous.endswith(("[", ",")):
         return "# begins a comment, which hides the ] of its line: fill in a template first"
@@ -236,7 +237,7 @@ def _hint_before(here: str, before: str) -> str:
         return _hint_after_closed(here, previous)
     field = previous[:-1].rstrip()[-_LONGEST_NAME:] if previous.endswith(":") else ""
     name = re.search(r"\w+$", field)
-    if name and "\n" in before[len(previous) :] and not here.startswith(("{", "[")):
+    if name and "\n" in bare[len(previous) :] and not here.startswith(("{", "[")):
         return f"{name[0]} has no value: its line ends after the colon"
     return ""
 

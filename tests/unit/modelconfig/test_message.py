@@ -118,6 +118,7 @@ def test_load_json_has_proto_names_enum_names_and_empty_messages():
         ("batch_output { batch_output { } }", (1, 16), "at the top level"),
         ("dynamic_batching {\n2,4,8\n}", (2, 1), "before it: preferred_batch_size: [ 2, 4, 8 ]"),
         ("instance_group { gpus: 0, 1 }", (1, 27), "missing before it: gpus: [ 0, 1 ]"),
+        ('# above\nresponse_cache { enable: "x" }', (2, 26), "true or false, without quotes"),
         ("max_batch_size: 8\n2", (2, 1), "a field's name is missing before it"),
         ("input { dims: [-1][-1]\n}", (1, 20), "dims is one list: [ -1, -1 ], without the batch"),
         ('input [ { name: "x" } ] [ { } ]', (1, 27), "input is one list: join them"),
