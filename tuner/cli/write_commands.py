@@ -240,6 +240,8 @@ def rollback_command(
     say_notes(written.notes)
     for file in written.files:
         say(_restored_line(file, dry_run=dry_run), err=dry_run)
+        if force and file.backup is not None:
+            say(f"backup: {file.backup}")
         say_notes(file.notes)
     if len(written.files) > 1:
         say_notes([f"run {written.run_id} wrote these {len(written.files)} configs together"])

@@ -84,6 +84,8 @@ def document(check: CheckFacts) -> Document:
 def ended_check(check: CheckFacts) -> Ended:
     """The part of the report that runs have too."""
     tone, headline = HEADLINES[check.status]
+    if check.status is CheckStatus.MISSED and not check.rounds:
+        headline = "the server does not load the config"
     return Ended(
         kind="check",
         name=check.model,

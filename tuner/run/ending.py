@@ -33,6 +33,7 @@ from tuner.run.open_run import OpenRun
 from tuner.score.trial import trial_of
 from tuner.space.candidate import Candidate
 from tuner.space.environment import assignments, needed_variables
+from tuner.spec.mistakes import listed
 from tuner.spec.units import count_text
 from tuner.writeback.apply import apply
 from tuner.writeback.plan import WritePlan, file_plans
@@ -129,6 +130,9 @@ class Ending:
             stored = store.result()
             if stored is not None and stored.winner is not None:
                 # All was measured: only the write to the repository or the report failed.
+                if stored.written is not None:
+                    files = listed(file.path for file in stored.written.files)
+                    self.events.note(f"the winner is written: {files}")
                 self.report(store.directory)
                 if isinstance(error, InterruptedRunError):
                     error.hint = f"the run was complete and its result is kept: {store.directory}"

@@ -42,7 +42,7 @@ def read_backup(config: Path, sha256: str) -> bytes:
     if content is None or sha256_of_bytes(content) != sha256:
         raise EnvironmentNotReadyError(
             f"the backup {path} is missing or damaged; nothing was written",
-            "restore the config by hand: its text is config_text in the run's manifest.json",
+            "restore the config by hand: the run's manifest.json has its text, in `models`",
         )
     return content
 

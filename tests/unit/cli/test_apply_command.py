@@ -185,6 +185,21 @@ def test_a_run_from_another_machine_is_applied_to_the_repository_that_is_named(
     assert (tmp_path / "models" / "toy" / "config.pbtxt").read_text() == BETTER
 
 
+def test_the_copy_of_an_edit_that_force_replaces_is_named(
+    run: Path, tmp_path: Path, tune: Tune
+) -> None:
+    config = tmp_path / "models" / "toy" / "config.pbtxt"
+    assert tune("apply", run) == 0
+    edited = f"{config.read_text()}# mine\n"
+    config.write_text(edited)
+    back = ("rollback", "toy", "--repository", tmp_path / "models")
+    assert tune(*back) == 13
+    assert tune(*back, "--force") == 0
+    assert config.read_text() == CONFIG
+    (line,) = (line for line in tune.out.splitlines() if line.startswith("backup: "))
+    assert Path(line.removeprefix("backup: ")).read_text() == edited
+
+
 def test_a_run_of_a_model_without_a_config_is_applied_and_taken_back(
     run: Path, tmp_path: Path, tune: Tune
 ) -> None:

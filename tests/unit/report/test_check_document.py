@@ -10,6 +10,7 @@ from builders.checks import SLO, facts, nights, row
 from tuner.record.checks import json_schema
 from tuner.record.status import CheckStatus
 from tuner.report.check_document import (
+    document,
     junit_of,
     next_steps,
     render_check,
@@ -42,6 +43,12 @@ def test_next_steps_offer_no_baseline_that_would_be_refused(changes: dict[str, o
 def test_a_result_at_another_load_may_be_accepted() -> None:
     elsewhere = facts(CheckStatus.INCONCLUSIVE, ratio=None)
     assert "--update-baseline" in str(next_steps(elsewhere))
+
+
+def test_a_config_that_was_not_served_missed_no_slo() -> None:
+    refused = facts(CheckStatus.MISSED, rounds=0, slo=[], values=[])
+    assert document(refused).headline == "the server does not load the config"
+    assert document(facts(CheckStatus.MISSED)).headline == "an SLO is missed"
 
 
 def test_one_check_is_no_trend() -> None:

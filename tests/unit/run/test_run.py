@@ -558,6 +558,16 @@ def test_a_disk_that_stays_full_keeps_the_first_error(
     assert "Traceback" not in workplace.tune.err
 
 
+def test_a_run_whose_report_cannot_be_written_says_that_its_winner_is(
+    workplace: Workplace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = workplace.config.read_bytes()
+    monkeypatch.setattr("tuner.report.render.report_run", full_disk)
+    assert workplace.tune("run", "my spec.yaml") == EnvironmentNotReadyError.exit_code
+    assert workplace.config.read_bytes() != before
+    assert f"the winner is written: {workplace.config}" in workplace.tune.err
+
+
 def test_a_second_run_of_a_model_is_refused_and_leaves_nothing(workplace: Workplace) -> None:
     def again() -> None:
         assert workplace.tune("run", "my spec.yaml") == EnvironmentNotReadyError.exit_code
