@@ -91,17 +91,20 @@ _OF_OTHERS = {
     **dict.fromkeys(("model_name", "profile_models"), "model: NAME"),
     **dict.fromkeys(("batch_sizes", "batch"), "workload: {batch_size: N}"),
     **dict.fromkeys(
-        ("users", "vus", "clients", "connections"),
+        ("users", "vus", "clients", "connections", "concurrency-range", "concurrency_range"),
         "workload: {arrivals: {kind: closed, concurrency: [N]}}",
     ),
     **dict.fromkeys(
-        ("qps", "rps", "request_rate", "spawn_rate"),
+        ("qps", "rps", "request_rate", "spawn_rate", "request-rate-range", "request_rate_range"),
         "workload: {arrivals: {kind: poisson, rate: [N]}}",
     ),
     **dict.fromkeys(
         ("targets", "input_data", "input-data", "dataset"),
         "workload: {inputs: {kind: file, file: FILE}}",
     ),
+    **dict.fromkeys(("measurement-interval", "measurement_interval"), "workload: {window: 5s}"),
+    "percentile": "slo: [p95_latency <= 60ms]",
+    "shape": "workload: {inputs: {kind: random, shapes: {INPUT: [128]}}}",
     "duration": "workload: {window: 10s} for one measurement, or budget: {time: 20m} for a run",
     "<<": "the keys themselves; a spec has no merge keys",
 }
