@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import shlex
 import shutil
 import signal
 import socket
@@ -33,6 +34,8 @@ ADDRESS = "127.0.0.1"
 LOOPBACK = ("127.", "localhost:", "[::1]")
 #: Prefix of private directories. A directory with this prefix that is not locked may be removed.
 PREFIX = ".tune-private-"
+#: Instead of a $TMPDIR with spaces: Triton's Python backend gives paths to a shell without quotes.
+_PLAIN = "/tmp"  # noqa: S108 - the directory is private
 _YOUNG_S = 60.0  # the owner of a younger directory may not have locked it yet
 _PROC = Path("/proc")
 _running: list[str] = []
@@ -178,8 +181,10 @@ def private_directory() -> Iterator[Path]:
 
     Also removes the private directories of killed processes, which are not locked.
     """
-    _remove_abandoned(Path(tempfile.gettempdir()))
-    with tempfile.TemporaryDirectory(prefix=PREFIX) as name:
+    given = tempfile.gettempdir()
+    parent = given if shlex.quote(given) == given else _PLAIN
+    _remove_abandoned(Path(parent))
+    with tempfile.TemporaryDirectory(prefix=PREFIX, dir=parent) as name:
         descriptor = os.open(name, os.O_RDONLY)
         try:
             lock(descriptor)

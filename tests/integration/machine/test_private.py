@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -38,3 +39,17 @@ def test_only_what_nobody_holds_is_removed(tmp_path: Path, monkeypatch: pytest.M
         with private_directory() as ours:
             assert [ours] == list(tmp_path.iterdir())
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["a b", "it's", "$HOME", "temp"])
+def test_a_private_directory_has_a_path_that_a_shell_takes_as_it_is(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Triton's Python backend starts its processes by `bash -c`, without quotes."""
+    given = tmp_path / name
+    given.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(given))
+    with private_directory() as directory:
+        assert shlex.quote(str(directory)) == str(directory)
+        assert directory.is_relative_to(given) is (name == "temp")
+    assert not directory.exists()
