@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import signal
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
@@ -32,16 +34,37 @@ def place_two(directory: Path) -> Workplace:
     return Workplace(directory)
 
 
-def two_servers(workplace: Workplace) -> list[psutil.Process]:
+@dataclass(frozen=True)
+class Seen:
+    """A server, with the bench that starts it; another one may take its place at any moment."""
+
+    process: psutil.Process
+    bench: psutil.Process
+    cpus: frozenset[int]
+    variables: dict[str, str]
+    nice: int
+
+    @classmethod
+    def of(cls, server: psutil.Process) -> Seen:
+        bench = server.parent()
+        if bench is None:
+            raise psutil.NoSuchProcess(server.pid)
+        cpus = frozenset(server.cpu_affinity())
+        return cls(server, bench, cpus, server.environ(), server.nice())
+
+
+def two_servers(workplace: Workplace) -> list[Seen]:
     """Both servers, once they run at the same time."""
-    processes = list[psutil.Process]()
+    servers = list[Seen]()
 
     def are_there() -> bool:
-        processes[:] = workplace.children("tritonserver")
-        return len(processes) == 2
+        with suppress(psutil.NoSuchProcess):
+            servers[:] = map(Seen.of, workplace.children("tritonserver"))
+            return len(servers) == 2
+        return False
 
     wait_until(are_there, 180)
-    return processes
+    return servers
 
 
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="each server needs a CPU")
@@ -50,19 +73,16 @@ def test_two_servers_have_separate_cpus_and_a_killed_bench_is_started_again(
 ) -> None:
     workplace = place_two(tmp_path)
     process = workplace.start("run", "specs/*.yaml", "--on", "ray", "--progress", "plain")
-    processes = two_servers(workplace)
-    masks = [set(server.cpu_affinity()) for server in processes]
-    assert not masks[0] & masks[1]
-    for server in processes:
-        variables = server.environ()
+    servers = two_servers(workplace)
+    assert not servers[0].cpus & servers[1].cpus
+    for server in servers:
+        variables = server.variables
         foreign = [name for name in variables if name.startswith(("RAY_", "SPT_", "PYTHONBREAK"))]
         assert foreign == []
         assert variables.get("OMP_NUM_THREADS") == os.environ.get("OMP_NUM_THREADS")
-        assert server.nice() == psutil.Process(process.pid).nice()
-    bench = processes[0].parent()  # in its first trial
-    assert bench is not None
-    bench.send_signal(signal.SIGKILL)
-    wait_until(lambda: not processes[0].is_running())
+        assert server.nice == psutil.Process(process.pid).nice()
+    servers[0].bench.send_signal(signal.SIGKILL)  # in its first trial
+    wait_until(lambda: not servers[0].process.is_running())
     done = workplace.finish(process)
     assert done.returncode == 10, done.stderr  # no config meets the SLO
     results = tmp_path / "results"
@@ -86,10 +106,8 @@ def test_one_search_on_two_servers_loses_no_trial_with_a_bench_that_is_killed(
     on = ("--on", "ray", "--benches", "2", "--progress", "plain")
     process = workplace.start("run", "spec.yaml", *on)
     servers = two_servers(workplace)
-    masks = [set(server.cpu_affinity()) for server in servers]
-    assert not masks[0] & masks[1]
-    bench = servers[-1].parent()
-    assert bench is not None
+    assert not servers[0].cpus & servers[1].cpus
+    bench = servers[-1].bench
     trials = next(iter((tmp_path / "results").iterdir())) / "trials.jsonl"
     wait_until(trials.exists, 120)
     mine = [child for child in bench.children() if child.name() == "tritonserver"]
