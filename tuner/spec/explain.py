@@ -177,9 +177,9 @@ def _as_mapping(owner: type[BaseModel], location: Location, text: str) -> str:
     if location == ("server",) and re.fullmatch(r"(https?://)?[\w.-]+:\d+/?", text):
         return "mode: remote, http: HOST:8000, grpc: HOST:8001, metrics: HOST:8002"
     keys = {("server",): "mode", ("budget",): "time", ("search",): "strategy"}
-    (part,) = models_in(by_key(owner)[str(location[-1])].annotation)[:1] or (None,)
-    if part is None or location not in keys:
+    if location not in keys:
         return ""
+    (part,) = _models_at(owner, location)
     try:
         part.model_validate({keys[location]: text})
     except ValidationError:
@@ -189,8 +189,14 @@ def _as_mapping(owner: type[BaseModel], location: Location, text: str) -> str:
 
 def _kinds(owner: type[BaseModel], location: Location) -> list[str]:
     """The kinds of what may be at a place."""
-    models = map(by_key, models_in(by_key(owner)[str(location[-1])].annotation))
+    models = map(by_key, _models_at(owner, location))
     return [_kind(fields) for fields in models if "kind" in fields]
+
+
+def _models_at(owner: type[BaseModel], location: Location) -> tuple[type[BaseModel], ...]:
+    """What may be at a place of a model; nothing at one in a mapping of names."""
+    info = by_key(owner).get(str(location[-1]))
+    return () if info is None else models_in(info.annotation)
 
 
 def _message(detail: ErrorDetails) -> str:
