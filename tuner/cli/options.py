@@ -31,10 +31,12 @@ class RunDirectory(click.ParamType):  # type: ignore[type-arg]
 
     Attributes:
         marks: Names of files; a directory that contains one of them is a run.
+        checks: Whether it may be a check.
     """
 
     name = "run"
     marks: ClassVar[tuple[str, ...]] = ("manifest.json",)
+    checks: ClassVar[bool] = False
 
     def convert(
         self, value: str | Path, param: click.Parameter | None, ctx: click.Context | None
@@ -59,7 +61,15 @@ class RunDirectory(click.ParamType):  # type: ignore[type-arg]
                 guess = path_meant(stored) or path_meant(output) or guess
             text = f"there is no run {str(value)!r}, and no {str(stored)!r}; {guess}"
             self.fail(text, param, ctx)
+        if not self._takes(directory):
+            self.fail(f"{str(value)!r} is a check: name a run of `tune run`", param, ctx)
         return directory
+
+    def _takes(self, directory: Path) -> bool:
+        check, run = (
+            os.access(directory / name, os.F_OK) for name in ("check.json", "result.json")
+        )
+        return self.checks or run or not check
 
     def shell_complete(
         self, ctx: click.Context, param: click.Parameter, incomplete: str
@@ -71,13 +81,20 @@ class RunDirectory(click.ParamType):  # type: ignore[type-arg]
         return [CompletionItem(name) for name in offered]
 
     def _kept(self, output: Path) -> list[Path]:
-        return [path.parent for mark in self.marks for path in output.glob(f"*/{mark}")]
+        there = (path.parent for mark in self.marks for path in output.glob(f"*/{mark}"))
+        return [directory for directory in there if self._takes(directory)]
 
 
 class RunOrSeries(RunDirectory):
     """A run or a series, by its directory or by its id below --output."""
 
     marks = ("manifest.json", "series.json")
+
+
+class RunSeriesOrCheck(RunOrSeries):
+    """A run, a series or a check, by its directory or by its id below --output."""
+
+    checks = True
 
 
 def complete_spec(

@@ -24,7 +24,7 @@ from tuner.spec.mistakes import listed, path_meant
 
 
 @click.command("report")
-@click.argument("run", required=False, type=options.RunOrSeries())
+@click.argument("run", required=False, type=options.RunSeriesOrCheck())
 @options.results_option
 @options.format_option(
     *("text", "json", "markdown", "pr", "patch"),

@@ -59,6 +59,16 @@ def test_report_renders_a_check_again_and_lists_it_beside_runs(tmp_path: Path, t
     assert tune("report", check, "--format", "patch") == 2
 
 
+@pytest.mark.parametrize(
+    "command",
+    ["compare {run} {check}", "size {check} --rate 5", "apply {check}", "run --resume {check}"],
+)
+def test_a_check_is_not_taken_for_a_run(command: str, tmp_path: Path, tune: Tune) -> None:
+    run, check = make_run(tmp_path, Toy(trials=5)), make_check(tmp_path)
+    assert tune(*command.format(run=run, check=check).split()) == 2
+    assert f"'{check}' is a check: name a run of `tune run`" in tune.err
+
+
 @pytest.mark.parametrize(("form", "start"), [("pr", "## toy: a better"), ("patch", "diff --git ")])
 def test_report_prints_the_proposal_alone(
     tmp_path: Path, tune: Tune, form: str, start: str
