@@ -393,6 +393,8 @@ def _refusal(config: Any, path: str, values: list[Any]) -> str:
         return _STAYS
     if not values:
         return "a spec searches single fields, by path, with one value at a time"
+    if None in values:
+        return "a value is missing"
     if path == MAX_BATCH_SIZE and 0 in values:
         return "0 means no batch dimension, which changes the model's inputs"
     batched = {DYNAMIC_BATCHING: True} if is_inside(path, DYNAMIC_BATCHING) else {}

@@ -436,6 +436,11 @@ analysis_models: {m: {constraints: {perf_latency_p95: {max: 7}}}, other: {}}""",
             [],
         ),
         (
+            *("m", "model_config_parameters: {max_batch_size: [4, null]}"),
+            ["max_batch_size (line 1): a value is missing"],
+            [],
+        ),
+        (
             *("m", "model_config_parameters: {max_batch_size: [9, 18, 36]}"),
             [],
             ["#   dynamic_batching.preferred_batch_size: {subsets: [9, 18, 36], "],
