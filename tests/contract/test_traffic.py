@@ -46,7 +46,7 @@ NAMED_ELSEWHERE = {
     "decoupled": {"load/client/calls.py"},  # a request apart from a load
     "recordings": {
         "load/streams_load.py",  # what lines carry
-        *("prepare/job.py", "search/window_notes.py"),
+        "search/window_notes.py",
         *("checks/case.py", "checks/machine.py", "checks/recordings.py"),
         "cli/record_command.py",
     },
