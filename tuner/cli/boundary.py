@@ -16,6 +16,7 @@ import click
 from tuner.cli.terminal import annotation, say_annotations, say_lines
 from tuner.errors import ENDINGS, InterruptedRunError, SpecError, TunerError, shortened
 from tuner.extras import explain_import
+from tuner.machine.uninterrupted import signals_to
 
 
 def guarded(command: click.Command, arguments: Sequence[str]) -> int:
@@ -41,15 +42,8 @@ def _interruptions() -> Iterator[Sequence[int]]:
         if not ending:
             signal.default_int_handler(number, frame)
 
-    before = {s: signal.getsignal(s) for s in (signal.SIGINT, signal.SIGTERM)}
-    usual = {s: h for s, h in before.items() if h in (signal.SIG_DFL, signal.default_int_handler)}
-    for number in usual:
-        signal.signal(number, interrupt)
-    try:
+    with signals_to(interrupt, instead_of=(signal.SIG_DFL, signal.default_int_handler)):
         yield heard
-    finally:
-        for number, handler in usual.items():
-            signal.signal(number, handler)
 
 
 def wanted_color(arguments: Sequence[str], environment: Mapping[str, str]) -> bool | None:

@@ -8,15 +8,21 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
 
 @contextmanager
-def signals_to(handler: Callable[[int, FrameType | None], object]) -> Iterator[None]:
-    """Calls ``handler`` for SIGINT and SIGTERM; restores the previous handlers afterwards."""
-    before = {s: signal.getsignal(s) for s in (signal.SIGINT, signal.SIGTERM)}
+def signals_to(
+    handler: Callable[[int, FrameType | None], object], instead_of: Collection[object] = ()
+) -> Iterator[None]:
+    """Calls ``handler`` for SIGINT and SIGTERM; restores the previous handlers afterwards.
+
+    ``instead_of``: other handlers than these stay; empty: none stays.
+    """
+    handlers = {s: signal.getsignal(s) for s in (signal.SIGINT, signal.SIGTERM)}
+    before = {s: h for s, h in handlers.items() if not instead_of or h in instead_of}
     for number in before:
         signal.signal(number, handler)
     try:
