@@ -116,8 +116,8 @@ def run_rounds(
         racing = _racing(others)
         if not racing:
             break
-        if far := _far_better(now, racing, rules):
-            return _ended_early(now, others, far)
+        if (ended := _ended_early(now, others, rules)) is not None:
+            return ended
         time_is_over = late()
         look = look_after(number + 1, rules.confirm.rounds, len(finalists), late=time_is_over)
         if look is None:
@@ -157,18 +157,21 @@ def _met(racing: Sequence[Contender]) -> list[Contender]:
     return _racing(racing)
 
 
-def _far_better(now: Contender, racing: Sequence[Contender], rules: ProofRules) -> list[Contender]:
-    """The finalists that sustain far more than the current config, the best first.
+def _ended_early(
+    now: Contender, finalists: Sequence[Contender], rules: ProofRules
+) -> RoundsResult | None:
+    """The result if finalists sustain far more than the current config, the best first; else None.
 
     More rounds would only tell how much more. The search, on another start of the server, must
     agree: the current config missed an SLO below the finalist's load, and met all at none above the
-    bound of the rounds. A soak of the current config follows (`surely_less`).
+    bound of the rounds. A soak of the current config follows (`surely_less`). Other finalists are
+    less than the best of these.
     """
     if not rules.compares_capacities:
-        return []
+        return None
     at_most, known = _bound(now), now.entrant
     if known.seen is not None and known.seen.level > at_most:
-        return []
+        return None
     least = max(FAR * at_most, known.at_most)
     taken = now.side(rules).taken_percent
 
@@ -178,7 +181,14 @@ def _far_better(now: Contender, racing: Sequence[Contender], rules: ProofRules) 
             now_percent - other <= OTHER_CPU_PERCENT for now_percent, other in beside
         )
 
-    return sorted(filter(is_far, racing), key=lambda f: -geometric_mean(f.levels()))
+    better = sorted(filter(is_far, _racing(finalists)), key=lambda f: -geometric_mean(f.levels()))
+    if not better:
+        return None
+    for finalist in _racing(finalists):
+        if finalist not in better:
+            finalist.left = Reason(ReasonKind.BEATEN)
+    bounded = replace(now, entrant=replace(known, at_most=min(known.at_most, at_most)))
+    return RoundsResult(bounded, tuple(finalists), {}, tuple(better))
 
 
 def _bound(now: Contender) -> float:
@@ -188,17 +198,6 @@ def _bound(now: Contender) -> float:
         for r, level in zip(now.rounds, now.levels(), strict=True)
     ]
     return LUCK * max(tops)
-
-
-def _ended_early(
-    now: Contender, others: Sequence[Contender], better: Sequence[Contender]
-) -> RoundsResult:
-    """The result where finalists are far better; the others are less than the best of them."""
-    for finalist in others:
-        if finalist not in better and finalist.left is None:
-            finalist.left = Reason(ReasonKind.BEATEN)
-    known = replace(now.entrant, at_most=min(now.entrant.at_most, _bound(now)))
-    return RoundsResult(replace(now, entrant=known), tuple(others), {}, tuple(better))
 
 
 def _is_undecided(current: Contender, look: Look) -> bool:
